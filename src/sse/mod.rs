@@ -1,0 +1,114 @@
+//! Server-sent events: where does each event end, and what is its data?
+
+mod framer;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+pub use framer::{FrameTooLong, Framer};
+
+/// What the `event:` field of a frame said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventName {
+    /// No `event:` field, an empty one, or `message`: the standard's default name.
+    #[default]
+    Unnamed,
+    /// `error`
+    Error,
+    /// `response.failed`
+    ResponseFailed,
+    /// Any other name (`ping` and the like).
+    Other,
+}
+
+/// One server-sent event with data, as slices of the buffers it was read into.
+///
+/// `wire` joined is the canonical form: `data: ` payload `\n\n`, the payload on one line.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    wire: SmallVec<[Bytes; 3]>,
+    len: usize,
+    pub name: EventName,
+    /// It came as a line `error: {..}` instead of `data:` (llama.cpp did that).
+    pub is_error_field: bool,
+    /// Offsets into the payload where a further `data:` line begins. The LF that the standard joins
+    /// lines with stands as one space before each.
+    pub line_starts: SmallVec<[usize; 0]>,
+}
+
+/// `data: `
+pub const PREFIX: &[u8] = b"data: ";
+/// The end of the data line and the blank line.
+pub const SUFFIX: &[u8] = b"\n\n";
+/// The frame that ends a stream.
+pub const DONE: &[u8] = b"data: [DONE]\n\n";
+
+impl Frame {
+    /// A frame in canonical form: the slices must join to `data: ` payload `\n\n`.
+    pub fn from_canonical(wire: SmallVec<[Bytes; 3]>) -> Self {
+        let len = wire.iter().map(Bytes::len).sum();
+        debug_assert!(len >= PREFIX.len() + SUFFIX.len());
+        Self { wire, len, ..Self::default() }
+    }
+
+    /// A frame around one payload, which must hold no CR or LF.
+    pub fn from_payload(payload: Bytes) -> Self {
+        let wire = [Bytes::from_static(PREFIX), payload, Bytes::from_static(SUFFIX)];
+        Self::from_canonical(wire.into_iter().collect())
+    }
+
+    /// The canonical bytes, in order.
+    pub fn wire(&self) -> &[Bytes] {
+        &self.wire
+    }
+
+    pub fn into_wire(self) -> SmallVec<[Bytes; 3]> {
+        self.wire
+    }
+
+    /// Bytes of the canonical form.
+    pub fn wire_len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of the payload.
+    pub fn payload_len(&self) -> usize {
+        self.len - PREFIX.len() - SUFFIX.len()
+    }
+
+    /// The payload as slices, in order.
+    pub fn payload(&self) -> impl Iterator<Item = Bytes> + '_ {
+        self.slice(0, self.payload_len())
+    }
+
+    /// The payload, if it stands in one piece.
+    pub fn payload_in_one(&self) -> Option<&[u8]> {
+        match self.wire.as_slice() {
+            [one] => Some(&one[PREFIX.len()..self.len - SUFFIX.len()]),
+            [prefix, payload, suffix] if prefix.len() == PREFIX.len() && suffix.len() == SUFFIX.len() => {
+                Some(payload)
+            }
+            _ => None,
+        }
+    }
+
+    /// The bytes `start..end` of the payload as slices that share the frame's buffers.
+    pub fn slice(&self, start: usize, end: usize) -> impl Iterator<Item = Bytes> + '_ {
+        debug_assert!(start <= end && end <= self.payload_len());
+        let (from, to) = (start + PREFIX.len(), end + PREFIX.len());
+        let mut at = 0;
+        self.wire.iter().filter_map(move |piece| {
+            let (begin, end) = (from.max(at), to.min(at + piece.len()));
+            let cut = (begin < end).then(|| piece.slice(begin - at..end - at));
+            at += piece.len();
+            cut
+        })
+    }
+
+    /// Appends the bytes `start..end` of the payload to `out`.
+    pub fn copy_payload(&self, start: usize, end: usize, out: &mut Vec<u8>) {
+        for piece in self.slice(start, end) {
+            out.extend_from_slice(&piece);
+        }
+    }
+}
