@@ -194,7 +194,8 @@ mod tests {
 
     #[test]
     fn an_upstreams_status_can_stand_in_for_the_rows() {
-        let error = ProxyError::new(Code::UpstreamAuth, "the upstream refused the proxy's own key").with_status(401);
+        let error =
+            ProxyError::new(Code::UpstreamAuth, "the upstream refused the proxy's own key").with_status(401);
         assert_eq!(error.status(), 401);
     }
 }

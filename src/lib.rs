@@ -1,4 +1,15 @@
 //! Baton: one client stream that outlives its upstream.
+//!
+//! The map of the layers; left never imports right:
+//!
+//! ```text
+//! pure:     error time | http1 sse | protocol | policy | exchange | config
+//! effects:  telemetry | net | actor | server | demo | main
+//! ```
 
 pub mod error;
+pub mod http1;
+pub mod policy;
+pub mod protocol;
+pub mod sse;
 pub mod time;

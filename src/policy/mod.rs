@@ -1,0 +1,121 @@
+//! The decisions, one a file, each a pure function over a table; and the settings they read.
+
+use std::time::Duration;
+
+/// How a route treats failures. The config builds it; `exchange` and the functions here read it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoutePolicy {
+    pub retry: RetryLimits,
+    /// Before the commit: how many further targets may be asked.
+    pub max_fallbacks: u32,
+    pub retry_on_429: bool,
+    /// Statuses, 400 to 599, that fall back besides those of the table.
+    pub fallback_on_statuses: Vec<u16>,
+    /// Error codes or types that fall back, whatever the status.
+    pub fallback_on_codes: Vec<String>,
+    /// Whether DNS and TLS failures go to the next target.
+    pub fallback_on_config_faults: bool,
+    /// Whether a client may read an upstream's own error text after the commit.
+    pub expose_upstream_errors: bool,
+    /// How long a body may stay open after the answer's end.
+    pub settle: Duration,
+    pub stream_failure: StreamFailure,
+}
+
+/// Retries of one and the same target, before the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryLimits {
+    /// Plain requests.
+    pub max_retries: u32,
+    /// Streamed requests.
+    pub streaming_max_retries: u32,
+    pub initial_backoff: Duration,
+    pub max_backoff: Duration,
+    /// The longest Retry-After that is waited for.
+    pub retry_after_max: Duration,
+}
+
+/// Time limits of the attempts at one target; a zero duration means none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Every address of the target, TCP and TLS included.
+    pub connect: Duration,
+    /// Streams: from dispatch to the first content-bearing frame.
+    pub first_token: Duration,
+    /// Streams: between content-bearing frames.
+    pub idle: Duration,
+    /// Plain answers: from dispatch to the whole answer (other paths: to the response head).
+    pub response: Duration,
+    /// The whole exchange.
+    pub total: Duration,
+}
+
+/// What follows a failure after the commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamFailure {
+    pub mode: FailureMode,
+    /// The triggers that are continued.
+    pub on: Vec<Trigger>,
+    /// How many dispatched targets may fail to carry the answer on.
+    pub max_fallbacks: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureMode {
+    Continue,
+    Terminate,
+}
+
+/// The class of a failure after the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trigger {
+    TransportError,
+    ReadTimeout,
+    UpstreamDecodeError,
+    UpstreamInBandError,
+}
+
+impl Trigger {
+    pub const ALL: [Self; 4] =
+        [Self::TransportError, Self::ReadTimeout, Self::UpstreamDecodeError, Self::UpstreamInBandError];
+
+    /// The name in config, metrics, logs and error frames.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TransportError => "transport_error",
+            Self::ReadTimeout => "read_timeout",
+            Self::UpstreamDecodeError => "upstream_decode_error",
+            Self::UpstreamInBandError => "upstream_in_band_error",
+        }
+    }
+}
+
+/// The order in which a route's targets are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    Failover,
+    RoundRobin,
+    LeastLatency,
+}
+
+/// How an upstream is asked to carry an answer on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContinuationMode {
+    /// A short instruction besides the partial.
+    Instruct,
+    /// The partial as trailing assistant message, which this upstream continues natively.
+    Prefill,
+    /// This upstream is never asked to continue a partial.
+    None,
+}
+
+/// What a prefill request carries besides, for upstreams that need telling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PrefillFlags {
+    #[default]
+    None,
+    /// `"continue_final_message":true,"add_generation_prompt":false`
+    Vllm,
+    /// `"prefix":true` in the assistant message (DeepSeek, Mistral).
+    Prefix,
+}
