@@ -160,3 +160,6 @@ pub(super) fn is_host(text: &[u8]) -> bool {
     };
     host_is_valid && port_is_valid
 }
+
+#[cfg(test)]
+mod tests;

@@ -102,3 +102,6 @@ fn path_start(target: &[u8]) -> Option<usize> {
     let has_host = !authority.is_empty() && authority[0] != b':';
     (has_host && is_host(authority)).then_some(scheme.len() + len)
 }
+
+#[cfg(test)]
+mod tests;
