@@ -7,8 +7,10 @@
 //! effects:  telemetry | net | actor | server | demo | main
 //! ```
 
+pub mod actor;
 pub mod error;
 pub mod http1;
+pub mod net;
 pub mod policy;
 pub mod protocol;
 pub mod sse;
