@@ -7,6 +7,7 @@
 //! effects:  telemetry | net | actor | server | demo | main
 //! ```
 
+pub mod config;
 pub mod error;
 pub mod http1;
 pub mod policy;
