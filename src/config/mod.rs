@@ -23,6 +23,9 @@ mod upstreams;
 mod url;
 mod values;
 
+#[cfg(test)]
+mod tests;
+
 use core::net::SocketAddr;
 use std::fmt;
 use std::io;
