@@ -25,9 +25,8 @@ fn load(text: &str) -> Result<Config, Vec<ConfigError>> {
 
 fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let Ok(entries) = fs::read_dir(folder) else { return found };
-    for entry in entries {
-        let path = entry.unwrap().path();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
         if path.is_dir() {
             found.extend(files_below(&path, extension));
         } else if path.extension().is_some_and(|given| given == extension) {

@@ -11,10 +11,10 @@ use checks::check;
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let mut inputs = Vec::new();
     for folder in ["fuzz/corpus/config", "config", "config/examples"] {
-        for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() {
-                inputs.push((path.display().to_string(), fs::read(&path).unwrap()));
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if let Ok(input) = fs::read(entry.path()) {
+                inputs.push((entry.path().display().to_string(), input));
             }
         }
     }

@@ -290,7 +290,7 @@ pub fn repair(given: &str, known: &[&str]) -> String {
     }
 }
 
-/// The known name that takes the fewest edits, when they are at most a third of the name.
+/// The known name that takes the fewest edits, when they are at most a third of the longer one.
 fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
     /// Longer names are not compared: the cost grows with the square.
     const COMPARED_MAX: usize = 64;
@@ -300,7 +300,7 @@ fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
     let given = given.to_ascii_lowercase().replace('-', "_");
     let distances = known.iter().map(|name| (edits(&given, &name.replace('-', "_")), *name));
     let (distance, name) = distances.min()?;
-    (distance <= name.len().div_ceil(3).min(4) && distance < name.len()).then_some(name)
+    (distance <= given.len().max(name.len()).div_ceil(3).min(4) && distance < name.len()).then_some(name)
 }
 
 /// Levenshtein's distance, in bytes.

@@ -1,6 +1,8 @@
 //! Texts and what becomes of them. A case gives only the tables it is about; [`whole`] adds the rest.
 
 mod errors;
+mod errors_of_routes;
+mod errors_of_upstreams;
 mod merging;
 mod ranges;
 mod values;
@@ -62,4 +64,20 @@ fn bad(text: &str) -> Vec<ConfigError> {
 
 fn shown(errors: &[ConfigError]) -> String {
     errors.iter().map(|error| format!("{error}\n")).collect()
+}
+
+/// (text, line, key, parts of the message); the text makes this one mistake, and is made whole otherwise.
+type Case = (&'static str, usize, &'static str, &'static [&'static str]);
+
+fn check(cases: &[Case]) {
+    for (text, line, key, parts) in cases {
+        let errors = bad(text);
+        let place = format!("in\n{text}\n{}", shown(&errors));
+        assert_eq!(errors.len(), 1, "{place}");
+        assert_eq!(errors[0].line, Some(*line), "{place}");
+        assert_eq!(errors[0].key, *key, "{place}");
+        for part in *parts {
+            assert!(errors[0].message.contains(part), "lacks {part:?} {place}");
+        }
+    }
 }

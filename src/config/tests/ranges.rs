@@ -72,6 +72,9 @@ fn what_is_past_a_range_is_refused() {
     }
 }
 
+/// A text with that many entries or bytes.
+type Made<'a> = &'a dyn Fn(usize) -> String;
+
 fn joined(n: usize, item: impl Fn(usize) -> String) -> String {
     (0..n).map(item).collect::<Vec<_>>().join(", ")
 }
@@ -96,7 +99,7 @@ fn lists_and_tables_have_limits() {
     let upstreams =
         |n| (2..n).map(|u| format!("[upstreams.u{u}]\nbase_url = 'http://h'\n")).collect::<String>();
     let routes = |n| (1..n).map(|route| format!("[routes.r{route}]\n{TARGET}\n")).collect::<String>();
-    let cases: [(&str, &dyn Fn(usize) -> String, usize); 10] = [
+    let cases: [(&str, Made<'_>, usize); 10] = [
         ("listen", &listen, 16),
         ("targets", &targets, 32),
         ("headers", &headers, 64),
@@ -127,7 +130,7 @@ fn texts_have_limits() {
     let api_key = |n: usize| upstream(format!("api_key = '{}'", "k".repeat(n)));
     let header = |n: usize| upstream(format!("headers = {{ x = '{}' }}", "v".repeat(n)));
     let header_name = |n: usize| upstream(format!("headers = {{ {} = '' }}", "n".repeat(n)));
-    let cases: [(&str, &dyn Fn(usize) -> String, usize); 6] = [
+    let cases: [(&str, Made<'_>, usize); 6] = [
         ("route name", &named, 256),
         ("model", &model, 256),
         ("code", &code, 128),
