@@ -8,6 +8,7 @@
 //! ```
 
 pub mod actor;
+pub mod config;
 pub mod error;
 pub mod http1;
 pub mod net;

@@ -95,7 +95,7 @@ impl Trigger {
 pub enum Strategy {
     Failover,
     RoundRobin,
-    LeastLatency,
+    ,
 }
 
 /// How an upstream is asked to carry an answer on.
