@@ -9,6 +9,7 @@
 
 pub mod error;
 pub mod http1;
+pub mod net;
 pub mod policy;
 pub mod protocol;
 pub mod sse;
