@@ -1,7 +1,7 @@
 //! One duplex connection, plain TCP or TLS, in two halves.
 //!
 //! The halves live in tasks of one core: usually one task reads, one writes. They share the descriptor, which is closed
-//! when both are gone.
+//! when both are gone, and not before: dropping the writing half alone tells the peer nothing.
 //!
 //! # Never drop
 //! * The future of [`ReadHalf::read`]: on a plain connection the kernel may fill its buffer after the drop, and those
@@ -12,6 +12,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
@@ -43,7 +44,7 @@ impl Connection {
         let (read, write) = stream.into_split();
         let shutdown = Shutdown::new(fd, &read.0);
         let read = ReadSide::Plain { half: read, buffer: ReadBuffer::default() };
-        Self::new(read, WriteSide::Plain(write), Progress::default(), shutdown)
+        Self::new(read, WriteSide::Plain(PlainWrite::new(write)), Progress::default(), shutdown)
     }
 
     pub(super) fn tls(read: TlsRead, write: TlsWrite, progress: Progress, shutdown: Shutdown) -> Self {
@@ -173,8 +174,27 @@ pub struct WriteHalf {
 }
 
 enum WriteSide {
-    Plain(OwnedWriteHalf<TcpStream>),
+    Plain(PlainWrite),
     Tls(TlsWrite),
+}
+
+/// monoio's half, without its `shutdown(2)` on drop: a FIN would tell the peer that a cut stream has ended well, and
+/// would come before a reset.
+struct PlainWrite(ManuallyDrop<OwnedWriteHalf<TcpStream>>);
+
+impl PlainWrite {
+    fn new(half: OwnedWriteHalf<TcpStream>) -> Self {
+        Self(ManuallyDrop::new(half))
+    }
+}
+
+impl Drop for PlainWrite {
+    fn drop(&mut self) {
+        #[expect(unsafe_code, reason = "monoio offers no way to take the half apart")]
+        // SAFETY: the half is never used or dropped after this, so its only field is moved out exactly once.
+        let stream = unsafe { std::ptr::read(&raw const self.0.0) };
+        drop(stream);
+    }
 }
 
 impl WriteHalf {
@@ -189,7 +209,7 @@ impl WriteHalf {
         match &mut self.side {
             WriteSide::Plain(half) => {
                 while !gather.is_empty() {
-                    let (written, back) = half.writev(std::mem::take(gather)).await;
+                    let (written, back) = half.0.writev(std::mem::take(gather)).await;
                     *gather = back;
                     match written {
                         Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -210,7 +230,7 @@ impl WriteHalf {
     /// Ends this side properly, once all is written: FIN, under TLS close_notify before it. The peer may go on sending.
     pub async fn finish(&mut self) -> io::Result<()> {
         match &mut self.side {
-            WriteSide::Plain(half) => half.shutdown().await,
+            WriteSide::Plain(half) => half.0.shutdown().await,
             WriteSide::Tls(write) => write.finish().await,
         }
     }
