@@ -95,7 +95,6 @@ impl Trigger {
 pub enum Strategy {
     Failover,
     RoundRobin,
-    ,
 }
 
 /// How an upstream is asked to carry an answer on.
