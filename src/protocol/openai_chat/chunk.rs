@@ -294,9 +294,10 @@ fn read_usage(scan: &mut Scan<'_>) -> Result<Option<Usage>, Broken> {
     Ok(Some(Usage { prompt_tokens, completion_tokens, total_tokens }))
 }
 
-/// Whether a text that cannot be read had begun a text value, of one byte at least: then text was lost.
+/// Whether a text that cannot be read had begun a text value, of one byte at least: then text was lost. So was
+/// it in a call's arguments, which nothing can mend either.
 pub(super) fn text_had_begun(broken: &[u8]) -> bool {
-    [&b"\"content\""[..], b"\"text\""].iter().any(|key| {
+    [&b"\"content\""[..], b"\"text\"", b"\"refusal\"", b"\"arguments\""].iter().any(|key| {
         memmem::find_iter(broken, key).any(|at| {
             let behind = broken[at + key.len()..].trim_ascii_start();
             let value = behind.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
@@ -304,3 +305,6 @@ pub(super) fn text_had_begun(broken: &[u8]) -> bool {
         })
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -283,3 +283,6 @@ impl Answer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,3 +38,37 @@ pub fn sniff(first: &[u8]) -> Sniffed {
     }
     Sniffed::Other
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sniffs_what_a_body_is() {
+        let cases: &[(&[u8], Sniffed)] = &[
+            (b"", Sniffed::NeedMore),
+            (b" \r\n", Sniffed::NeedMore),
+            (b"\xef\xbb", Sniffed::NeedMore),
+            (b"\xef\xbb\xbf", Sniffed::NeedMore),
+            (b"\xef\xbb\xbfdata:", Sniffed::EventStream),
+            (b"dat", Sniffed::NeedMore),
+            (b"data", Sniffed::NeedMore),
+            (b"e", Sniffed::NeedMore),
+            (b": ", Sniffed::EventStream),
+            (b"\n\ndata:{", Sniffed::EventStream),
+            (b"event: x", Sniffed::EventStream),
+            (b"id\n", Sniffed::EventStream),
+            (b"retry: 1", Sniffed::EventStream),
+            (b"error: {", Sniffed::EventStream),
+            (b"  {", Sniffed::Json),
+            (b"\r\n[", Sniffed::Json),
+            (b"<html>", Sniffed::Other),
+            (b"database", Sniffed::Other),
+            (b"error while", Sniffed::Other),
+            (b"Internal Server Error", Sniffed::Other),
+        ];
+        for (first, want) in cases {
+            assert_eq!(sniff(first), *want, "{}", String::from_utf8_lossy(first));
+        }
+    }
+}

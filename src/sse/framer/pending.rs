@@ -10,12 +10,12 @@ use crate::sse::{EventName, Frame, PREFIX, SUFFIX};
 /// What each further `data:` line of an event counts for, besides its bytes: its offset, and its slices.
 const LINE_COST: usize = 64;
 /// So many slices of an event are kept whatever their length...
-const SLICES_FREE: usize = 8;
+pub(super) const SLICES_FREE: usize = 8;
 /// ...then shorter ones are copied together: each slice costs 32 bytes and may keep a whole read buffer
 /// alive...
 const SLIVER_BYTES: usize = 4096;
 /// ...and from here on all of them, since one vectored write takes at most 1,024 slices.
-const SLICES_MAX: usize = 512;
+pub(super) const SLICES_MAX: usize = 512;
 
 /// The data of the unfinished event, as slices.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Pending {
     pub has_data: bool,
     pub is_error_field: bool,
     /// The canonical form so far: `data: `, then the payload.
-    wire: SmallVec<[Bytes; 3]>,
+    pub wire: SmallVec<[Bytes; 3]>,
     /// Slivers copied together; they stand after `wire`.
     gathered: Vec<u8>,
     pub payload_bytes: usize,
