@@ -10,9 +10,11 @@
 pub mod actor;
 pub mod config;
 pub mod error;
+pub mod exchange;
 pub mod http1;
 pub mod net;
 pub mod policy;
 pub mod protocol;
 pub mod sse;
+pub mod telemetry;
 pub mod time;

@@ -7,9 +7,10 @@
 //! one through (RFC 9112, section 11.2); towards upstreams tolerant where only one reading is possible.
 //!
 //! # Left out
-//! Routing, limits of body sizes, time limits, and content codings.
+//! Routing, limits of body sizes, time limits.
 
 mod body;
+pub mod coding;
 mod encode;
 mod error;
 mod framing;
