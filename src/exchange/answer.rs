@@ -175,25 +175,25 @@ impl Exchange {
         let served_by = Some(attempt.target);
         self.committed = Some(status);
         let head = ClientHead { status, headers: forwardable(&head.headers), length, served_by };
-        self.outputs.push_back(Output::Head(Box::new(head)));
+        self.queue(Output::Head(Box::new(head)));
     }
 
     fn finish_opaque(&mut self, now: MonoTime) {
         self.commit_opaque();
         self.flush(now);
         self.close_attempt(Cause::Answered, true, now);
-        self.outputs.push_back(Output::Finish);
+        self.queue(Output::Finish);
         self.end(StreamOutcome::Success);
     }
 
     fn commit_whole(&mut self, status: u16, headers: Headers, body: Bytes, served_by: Option<usize>) {
         self.committed = Some(status);
         let length = Some(body.len() as u64);
-        self.outputs.push_back(Output::Head(Box::new(ClientHead { status, headers, length, served_by })));
+        self.queue(Output::Head(Box::new(ClientHead { status, headers, length, served_by })));
         if !body.is_empty() {
-            self.outputs.push_back(Output::Body(SmallVec::from_elem(body, 1)));
+            self.queue(Output::Body(SmallVec::from_elem(body, 1)));
         }
-        self.outputs.push_back(Output::Finish);
+        self.queue(Output::Finish);
     }
 
     /// All is spent before the commit, or the answer is the client's to see: the last upstream answer, else an

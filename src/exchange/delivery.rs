@@ -45,6 +45,7 @@ impl Exchange {
         } else {
             self.note_identity(&frame, delta);
         }
+        self.ledger.text_bytes += delta.text.iter().map(|span| span.end - span.start).sum::<usize>();
         self.partial.note(&frame, delta);
         self.chunk.extend(edit::apply(frame, &mut edits));
     }
@@ -155,11 +156,12 @@ impl Exchange {
             self.push_merged_usage();
         }
         self.chunk.push(Bytes::from_static(DONE));
+        self.ledger.dones += 1;
         self.flush(now);
         if let Some(attempt) = self.close_attempt(Cause::Answered, true, now) {
             debug_assert!(attempt.held.is_empty());
         }
-        self.outputs.push_back(Output::Finish);
+        self.queue(Output::Finish);
         self.end(if self.recovered { StreamOutcome::PartialRecovered } else { StreamOutcome::Success });
     }
 }

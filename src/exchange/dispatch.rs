@@ -30,7 +30,7 @@ impl Exchange {
         let timeouts = self.plan.targets[target].timeouts;
         self.attempt = Some(Box::new(Attempt::new(attempt, target, kind, timeouts, now)));
         let fresh = self.redialled;
-        self.outputs.push_back(Output::Open { attempt, target, kind, body, fresh });
+        self.queue(Output::Open { attempt, target, kind, body, fresh });
     }
 
     /// The target whose turn it is.
@@ -67,6 +67,7 @@ impl Exchange {
             Verdict::Retry { wait, free } => {
                 if free {
                     self.redialled = true;
+                    self.ledger.redialled += 1;
                 } else {
                     self.retries += 1;
                 }

@@ -29,7 +29,9 @@ impl Exchange {
             Reading::Error(error) => {
                 let mut body = Vec::new();
                 read.frame.copy_payload(0, read.frame.payload_len(), &mut body);
-                self.keep_in_band(&error, Bytes::from(body));
+                // A client can read it as an error only if it is an object that says something.
+                let is_readable = error.message.is_some() && body.trim_ascii_start().starts_with(b"{");
+                self.keep_in_band(&error, if is_readable { Bytes::from(body) } else { Bytes::new() });
                 self.attempt_failed(Cause::InBand(error), now);
             }
             Reading::KeepAlive => {}
@@ -101,7 +103,7 @@ impl Exchange {
         }
         self.committed = Some(200);
         let head = ClientHead { status: 200, headers, length: None, served_by: Some(target) };
-        self.outputs.push_back(Output::Head(Box::new(head)));
+        self.queue(Output::Head(Box::new(head)));
     }
 
     /// Looks whether the answer has ended, or may be about to.

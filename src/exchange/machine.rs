@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::answer::Answer;
 use super::attempt::{Attempt, Limit};
+use super::invariants::Ledger;
 use super::partial::Partial;
 use super::{AttemptId, Cause, Fact, Input, Kind, Output, Plan, Record, Request, Shape, StreamOutcome};
 use crate::policy::FailureMode;
@@ -78,7 +79,8 @@ pub struct Exchange {
     pub(super) last_write: MonoTime,
     /// What this step has for the client: it goes out as one chunk.
     pub(super) chunk: SmallVec<[Bytes; 4]>,
-    pub(super) outputs: VecDeque<Output>,
+    outputs: VecDeque<Output>,
+    pub(super) ledger: Ledger,
     pub(super) outcome: Option<StreamOutcome>,
 }
 
@@ -130,9 +132,11 @@ impl Exchange {
             last_write: now,
             chunk: SmallVec::new(),
             outputs: VecDeque::new(),
+            ledger: Ledger::default(),
             outcome: None,
         };
         exchange.dispatch(Kind::Initial, now);
+        debug_assert_eq!(exchange.check_invariants(), Ok(()));
         exchange
     }
 
@@ -151,6 +155,7 @@ impl Exchange {
             }
         }
         self.flush(now);
+        debug_assert_eq!(self.check_invariants(), Ok(()));
     }
 
     /// To be called at `poll_timeout`; too early a call does nothing.
@@ -169,9 +174,10 @@ impl Exchange {
         }
         self.flush(now);
         if self.heartbeat().is_past(now) {
-            self.outputs.push_back(Output::Body(SmallVec::from_elem(Bytes::from_static(HEARTBEAT), 1)));
+            self.queue(Output::Body(SmallVec::from_elem(Bytes::from_static(HEARTBEAT), 1)));
             self.last_write = now;
         }
+        debug_assert_eq!(self.check_invariants(), Ok(()));
     }
 
     /// The next effect to carry out.
@@ -271,6 +277,7 @@ impl Exchange {
         if self.outcome.is_some() {
             return;
         }
+        self.ledger.is_client_gone = true;
         self.pending = None;
         self.chunk.clear();
         self.close_attempt(Cause::ClientGone, false, now);
@@ -282,7 +289,7 @@ impl Exchange {
     /// Closes the attempt under way, if there is one.
     pub(super) fn close_attempt(&mut self, cause: Cause, drain: bool, now: MonoTime) -> Option<Box<Attempt>> {
         let attempt = self.attempt.take()?;
-        self.outputs.push_back(Output::Close { attempt: attempt.id, drain });
+        self.queue(Output::Close { attempt: attempt.id, drain });
         self.record(Record::AttemptEnded {
             attempt: attempt.id,
             target: attempt.target,
@@ -309,13 +316,20 @@ impl Exchange {
     pub(super) fn flush(&mut self, now: MonoTime) {
         if !self.chunk.is_empty() {
             // An output that ends the body was queued by the same step only after a flush of its own.
-            self.outputs.push_back(Output::Body(std::mem::take(&mut self.chunk)));
+            let chunk = std::mem::take(&mut self.chunk);
+            self.queue(Output::Body(chunk));
             self.last_write = now;
         }
     }
 
+    /// All that is to be carried out passes here.
+    pub(super) fn queue(&mut self, output: Output) {
+        self.ledger.note(&output);
+        self.outputs.push_back(output);
+    }
+
     pub(super) fn record(&mut self, record: Record) {
-        self.outputs.push_back(Output::Record(Box::new(record)));
+        self.queue(Output::Record(Box::new(record)));
     }
 
     /// A random number (splitmix64).

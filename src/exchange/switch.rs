@@ -110,15 +110,17 @@ impl Exchange {
         }
         let data = error_object(&message, "upstream_error", None, code);
         self.chunk.push(Bytes::from(format!("event: error\ndata: {data}\n\n")));
+        self.ledger.error_frames += 1;
         self.abort();
     }
 
     /// Hands on what there is and leaves the body unterminated.
     fn abort(&mut self) {
         if !self.chunk.is_empty() {
-            self.outputs.push_back(Output::Body(std::mem::take(&mut self.chunk)));
+            let chunk = std::mem::take(&mut self.chunk);
+            self.queue(Output::Body(chunk));
         }
-        self.outputs.push_back(Output::Abort);
+        self.queue(Output::Abort);
         self.end(StreamOutcome::PartialFailed);
     }
 
