@@ -69,7 +69,8 @@ impl Exchange {
 
     /// The attempt's body ended properly.
     pub(super) fn on_ended(&mut self, now: MonoTime, reader: &mut Reader) {
-        let Some(attempt) = &self.attempt else { return };
+        let Some(attempt) = &mut self.attempt else { return };
+        attempt.is_ended = true;
         if attempt.is_error() {
             return self.on_error_body(now);
         }

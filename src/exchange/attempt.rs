@@ -43,6 +43,8 @@ pub(super) struct Attempt {
     choices: SmallVec<[(i64, Option<Finish>); 1]>,
     /// `[DONE]` was read.
     pub is_done: bool,
+    /// The body ended properly.
+    pub is_ended: bool,
     pub usage: Option<Usage>,
     pub bad_frames_in_row: u8,
     /// By when the body must end, once the answer seems to have.
@@ -79,6 +81,7 @@ impl Attempt {
             progress: now,
             choices: SmallVec::new(),
             is_done: false,
+            is_ended: false,
             usage: None,
             bad_frames_in_row: 0,
             settle: Deadline::NEVER,
@@ -117,8 +120,10 @@ impl Attempt {
         true
     }
 
-    /// Every choice that was seen, and at least `wanted` of them, has a finish_reason.
+    /// Every choice that was seen, and at least `wanted` of them, has a finish_reason. Behind `[DONE]` no further
+    /// choice can come, however many were wanted.
     pub fn is_finished(&self, wanted: u64) -> bool {
+        let wanted = if self.is_done { 1 } else { wanted };
         !self.choices.is_empty()
             && self.choices.len() as u64 >= wanted
             && self.choices.iter().all(|(_, finish)| finish.is_some())

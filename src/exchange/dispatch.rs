@@ -138,7 +138,7 @@ impl Exchange {
     pub(super) fn on_total_deadline(&mut self, now: MonoTime) {
         self.pending = None;
         if self.attempt.is_some() {
-            self.attempt_failed(Cause::DeadlinePassed, now);
+            self.broke_off(Cause::DeadlinePassed, now);
         } else {
             self.answer_failure(&Cause::DeadlinePassed, now);
         }

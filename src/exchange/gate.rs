@@ -15,10 +15,14 @@ impl Exchange {
     /// Takes one frame of the attempt under way.
     pub(super) fn on_read(&mut self, read: Read, now: MonoTime) {
         let Some(attempt) = &mut self.attempt else { return };
+        if attempt.is_done && !matches!(read.reading, Reading::Error(_)) {
+            // Behind [DONE] there is nothing that belongs to the answer.
+            return;
+        }
         match read.reading {
             Reading::Delta(delta) => {
                 if !attempt.note(&delta, now) {
-                    return self.attempt_failed(Cause::Undecodable, now);
+                    return self.broke_off(Cause::Undecodable, now);
                 }
                 self.on_delta(read.frame, delta, now);
             }
@@ -32,14 +36,14 @@ impl Exchange {
                 // A client can read it as an error only if it is an object that says something.
                 let is_readable = error.message.is_some() && body.trim_ascii_start().starts_with(b"{");
                 self.keep_in_band(&error, if is_readable { Bytes::from(body) } else { Bytes::new() });
-                self.attempt_failed(Cause::InBand(error), now);
+                self.broke_off(Cause::InBand(error), now);
             }
             Reading::KeepAlive => {}
             Reading::Foreign => self.record(Record::FrameDropped { reason: "foreign" }),
             Reading::Undecodable { text_lost } => {
                 attempt.bad_frames_in_row += 1;
                 if text_lost || attempt.bad_frames_in_row > 1 {
-                    self.attempt_failed(Cause::Undecodable, now);
+                    self.broke_off(Cause::Undecodable, now);
                 } else {
                     self.record(Record::FrameDropped { reason: "undecodable" });
                 }
@@ -60,7 +64,7 @@ impl Exchange {
             if has_content {
                 self.open_gate();
             } else if attempt.held_bytes > self.plan.limits.hold_bytes {
-                return self.attempt_failed(Cause::TooLarge, now);
+                return self.broke_off(Cause::TooLarge, now);
             }
         }
         self.check_complete(now);
@@ -106,13 +110,26 @@ impl Exchange {
         self.queue(Output::Head(Box::new(head)));
     }
 
+    /// Something broke the attempt off. An answer that is complete cannot fail any more.
+    pub(super) fn broke_off(&mut self, cause: Cause, now: MonoTime) {
+        let is_complete = self.attempt.as_ref().is_some_and(|attempt| {
+            let says_something =
+                attempt.has_content || attempt.finished_on_purpose() || self.committed.is_some();
+            attempt.is_finished(self.request.peek.n) && says_something
+        });
+        if is_complete {
+            self.complete(now);
+        } else {
+            self.attempt_failed(cause, now);
+        }
+    }
+
     /// Looks whether the answer has ended, or may be about to.
     pub(super) fn check_complete(&mut self, now: MonoTime) {
         let wanted = self.request.peek.n;
         let settle = Deadline::after(now, self.plan.policy.settle);
         let Some(attempt) = &mut self.attempt else { return };
-        // Behind [DONE] no further choice can come, whatever `n` was.
-        let is_finished = attempt.is_finished(if attempt.is_done { 1 } else { wanted });
+        let is_finished = attempt.is_finished(wanted);
         if is_finished && attempt.is_done {
             self.complete(now);
         } else if (is_finished || attempt.is_done) && attempt.settle == Deadline::NEVER {

@@ -236,7 +236,7 @@ impl Exchange {
                 Fact::Frames(frames) => self.on_frames(id, frames, now, reader),
                 Fact::Bytes(bytes) => self.on_bytes(bytes, now),
                 Fact::Ended => self.on_ended(now, reader),
-                Fact::Failed(fault) => self.attempt_failed(Cause::Fault(fault), now),
+                Fact::Failed(fault) => self.on_fault(Cause::Fault(fault), now),
             }
         }
     }
@@ -269,7 +269,17 @@ impl Exchange {
                 Limit::First(_) => Cause::FirstTokenTimeout,
                 Limit::Idle(_) => Cause::IdleTimeout,
             };
-            self.attempt_failed(cause, now);
+            self.on_fault(cause, now);
+        }
+    }
+
+    /// No proper end of the attempt's response will come, or not in time.
+    fn on_fault(&mut self, cause: Cause, now: MonoTime) {
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.is_error()) {
+            // Its status is known: what its body would have said matters less.
+            self.on_error_body(now);
+        } else {
+            self.broke_off(cause, now);
         }
     }
 
@@ -289,6 +299,8 @@ impl Exchange {
     /// Closes the attempt under way, if there is one.
     pub(super) fn close_attempt(&mut self, cause: Cause, drain: bool, now: MonoTime) -> Option<Box<Attempt>> {
         let attempt = self.attempt.take()?;
+        // Behind a proper end there is nothing left to cut.
+        let drain = drain || attempt.is_ended;
         self.queue(Output::Close { attempt: attempt.id, drain });
         self.record(Record::AttemptEnded {
             attempt: attempt.id,
