@@ -39,7 +39,12 @@ impl Exchange {
         attempt.head = Some(head);
         if attempt.is_error() {
             attempt.error_body = Deadline::after(now, settle);
-        } else if !attempt.is_ok() {
+        } else if attempt.is_ok() {
+            if !self.request.peek.stream {
+                // What `response` was for; from here on `idle` is.
+                attempt.progress = now;
+            }
+        } else {
             let seen = Fault::Protocol(format!("status {status}"));
             self.attempt_failed(Cause::Fault(seen), now);
         }
@@ -49,8 +54,8 @@ impl Exchange {
         let limit = self.plan.limits.response_body;
         let Some(attempt) = &mut self.attempt else { return };
         if attempt.is_ok() && self.request.shape == Shape::Opaque {
-            attempt.progress = now;
             if !bytes.is_empty() {
+                attempt.progress = now;
                 self.commit_opaque();
                 self.chunk.push(bytes);
             }
@@ -88,7 +93,8 @@ impl Exchange {
         let Some(attempt) = &self.attempt else { return };
         let status = attempt.status.unwrap_or(502);
         let error = read_error_body(status, &body);
-        let is_ours_to_show = error.message.is_some() || error.code.is_some();
+        // What was cut, or is no error's text at all (a page of HTML), tells a client nothing.
+        let is_ours_to_show = attempt.is_ended && (error.message.is_some() || error.code.is_some());
         let answer = Answer {
             status,
             headers: attempt.head.as_ref().map(|head| head.headers.clone()).unwrap_or_default(),
@@ -111,6 +117,7 @@ impl Exchange {
     fn on_plain(&mut self, now: MonoTime, reader: &mut Reader) {
         let body = self.take_body();
         match reader.read_body(&body) {
+            Body::Completion { has_content: false, .. } => return self.attempt_failed(Cause::Empty, now),
             Body::Completion { usage, .. } => self.last_usage = usage,
             Body::Error(error) => return self.on_error_in_body(error, body, now),
             Body::Other => return self.attempt_failed(Cause::NotAnAnswer, now),

@@ -1,5 +1,7 @@
 //! One request sent to one target, as the machine sees it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -38,7 +40,7 @@ pub(super) struct Attempt {
     pub has_content: bool,
     /// Content-bearing frames that came.
     pub content_frames: u64,
-    /// When content came last, or the client was ready for more.
+    /// When it was dispatched, content came last, or the client was ready for more.
     pub progress: MonoTime,
     choices: SmallVec<[(i64, Option<Finish>); 1]>,
     /// `[DONE]` was read.
@@ -145,19 +147,30 @@ impl Attempt {
     }
 
     /// The limit that this attempt is under: what was promised by when, and what it means to miss it.
+    /// `client_is_slow`: nothing is read of the upstream until the client has taken what was.
     pub fn deadline(&self, shape: Shape, streamed: bool, committed: bool, client_is_slow: bool) -> Limit {
-        let idle = || {
-            if client_is_slow { Deadline::NEVER } else { Deadline::after(self.progress, self.timeouts.idle) }
-        };
-        let first = || Deadline::after(self.dispatched, self.timeouts.first_token);
-        let response = || Deadline::after(self.dispatched, self.timeouts.response);
-        let by = match (shape, streamed) {
-            (Shape::ChatStream, _) if self.has_content => return Limit::Idle(idle()),
-            (Shape::Opaque, true) if committed => return Limit::Idle(idle()),
-            (Shape::ChatStream, _) | (Shape::Opaque, true) => first(),
-            (Shape::ChatPlain, _) | (Shape::Opaque, false) => response(),
-        };
-        Limit::First(by)
+        if committed && client_is_slow {
+            return Limit::Idle(Deadline::NEVER);
+        }
+        let within = |limit| Deadline::after(self.progress, limit);
+        match (shape, streamed) {
+            (Shape::ChatStream, _) if self.has_content => Limit::Idle(within(self.timeouts.idle)),
+            (Shape::Opaque, _) if committed => Limit::Idle(within(self.timeouts.idle)),
+            (Shape::Opaque, false) if self.status.is_some() => Limit::Idle(within(self.timeouts.idle)),
+            (Shape::ChatStream, _) | (Shape::Opaque, true) => Limit::First(within(self.timeouts.first_token)),
+            (Shape::ChatPlain, _) | (Shape::Opaque, false) => Limit::First(within(self.timeouts.response)),
+        }
+    }
+
+    /// The client is ready for more again: what was to be in time is so from now on.
+    pub fn resume(&mut self, settle: Duration, now: MonoTime) {
+        self.progress = now;
+        if self.settle != Deadline::NEVER {
+            self.settle = Deadline::after(now, settle);
+        }
+        if let Some(seam) = &mut self.seam {
+            seam.resume(now);
+        }
     }
 }
 

@@ -149,8 +149,8 @@ impl Exchange {
             Input::WindowOpen => {
                 self.window_full = false;
                 self.last_write = now;
-                if let Some(attempt) = &mut self.attempt {
-                    attempt.progress = now;
+                if let Some(attempt) = self.attempt.as_mut().filter(|_| self.committed.is_some()) {
+                    attempt.resume(self.plan.policy.settle, now);
                 }
             }
         }
@@ -193,11 +193,10 @@ impl Exchange {
         let pending = self.pending.map_or(Deadline::NEVER, |pending| Deadline::at(pending.at));
         let mut next = self.total.or_sooner(pending).or_sooner(self.heartbeat());
         if let Some(attempt) = &self.attempt {
-            let seam = attempt.seam.as_ref().map_or(Deadline::NEVER, |seam| seam.deadline());
             next = next
-                .or_sooner(attempt.settle)
+                .or_sooner(self.settle(attempt))
                 .or_sooner(attempt.error_body)
-                .or_sooner(seam)
+                .or_sooner(self.seam_deadline(attempt))
                 .or_sooner(self.limit(attempt).deadline());
         }
         next.time()
@@ -216,6 +215,20 @@ impl Exchange {
     fn limit(&self, attempt: &Attempt) -> Limit {
         let shape = self.request.shape;
         attempt.deadline(shape, self.request.peek.stream, self.committed.is_some(), self.window_full)
+    }
+
+    /// Nothing is read of an upstream as long as the client has not taken what was.
+    fn is_client_slow(&self) -> bool {
+        self.window_full && self.committed.is_some()
+    }
+
+    fn settle(&self, attempt: &Attempt) -> Deadline {
+        if self.is_client_slow() { Deadline::NEVER } else { attempt.settle }
+    }
+
+    fn seam_deadline(&self, attempt: &Attempt) -> Deadline {
+        let seam = attempt.seam.as_ref().filter(|_| !self.is_client_slow());
+        seam.map_or(Deadline::NEVER, |seam| seam.deadline())
     }
 
     fn heartbeat(&self) -> Deadline {
@@ -257,8 +270,8 @@ impl Exchange {
     fn check_attempt(&mut self, now: MonoTime) {
         let Some(attempt) = &self.attempt else { return };
         let limit = self.limit(attempt);
-        let seam_is_due = attempt.seam.as_ref().is_some_and(|seam| seam.deadline().is_past(now));
-        if attempt.settle.is_past(now) {
+        let seam_is_due = self.seam_deadline(attempt).is_past(now);
+        if self.settle(attempt).is_past(now) {
             self.on_settled(now);
         } else if attempt.error_body.is_past(now) {
             self.on_error_body(now);

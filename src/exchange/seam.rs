@@ -101,6 +101,14 @@ impl Seam {
         }
     }
 
+    /// Nothing was read for a while, which is not this attempt's fault: its time begins anew.
+    pub fn resume(&mut self, now: MonoTime) {
+        match &mut self.state {
+            State::Undecided { since } => *since = since.map(|_| now),
+            State::CatchingUp { until, .. } => *until = Deadline::after(now, self.catch_up),
+        }
+    }
+
     /// Takes the escaped text of the next delta.
     pub fn push(&mut self, text: &[u8], now: MonoTime) -> Step {
         match self.state {

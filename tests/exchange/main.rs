@@ -9,6 +9,7 @@ mod completion;
 mod gate;
 mod opaque;
 mod plain;
+mod rate_limits;
 mod recovery;
 mod seam;
 mod switch;
