@@ -40,6 +40,12 @@ pub(super) struct Attempt {
     pub has_content: bool,
     /// Content-bearing frames that came.
     pub content_frames: u64,
+    /// And those that were forwarded.
+    pub forwarded_frames: u64,
+    /// Content of it was forwarded: it is the one that writes the answer.
+    pub is_writing: bool,
+    /// It started the answer over, and what it repeated was dropped.
+    pub is_restart: bool,
     /// When it was dispatched, content came last, or the client was ready for more.
     pub progress: MonoTime,
     choices: SmallVec<[(i64, Option<Finish>); 1]>,
@@ -80,6 +86,9 @@ impl Attempt {
             seam: None,
             has_content: false,
             content_frames: 0,
+            forwarded_frames: 0,
+            is_writing: false,
+            is_restart: false,
             progress: now,
             choices: SmallVec::new(),
             is_done: false,
@@ -136,9 +145,14 @@ impl Attempt {
         self.choices.iter().any(|(_, finish)| finish.is_some_and(|reason| reason != Finish::Stop))
     }
 
-    /// What of the answer is done, in tokens: the upstream's own running count, else the content frames.
+    /// What it has spent on the answer, in tokens: the upstream's own running count, else the content frames.
     pub fn tokens(&self) -> u64 {
         self.usage.map_or(self.content_frames, |usage| usage.completion_tokens)
+    }
+
+    /// How many of them stand in the partial, at least: the count of a restart includes what it repeated.
+    pub fn delivered_tokens(&self) -> u64 {
+        if self.is_restart { self.forwarded_frames } else { self.tokens() }
     }
 
     pub fn hold(&mut self, frame: Frame, delta: Box<Delta>) {

@@ -104,13 +104,15 @@ impl Exchange {
             FailureMode::Terminate => 0,
         };
         let spent = 1 + self.retries + self.fallbacks + self.mid_stream_fallbacks + self.ledger.redialled;
+        // A client that left may have cancelled the one that was awaited.
         let is_awaited = u32::from(self.pending.is_some());
+        let is_cancelled = u32::from(self.outcome.is_some() && self.attempts < spent);
         let asked = 1 + self.fallbacks + self.mid_stream_fallbacks;
         self.retries <= retries_max
             && self.fallbacks <= policy.max_fallbacks
             && self.mid_stream_fallbacks <= mid_stream_max
             && self.ledger.redialled <= asked
-            && (self.attempts + is_awaited == spent || self.order.is_empty())
+            && (self.attempts + is_awaited + is_cancelled == spent || self.order.is_empty())
             && (self.ledger.mid_stream == 0 || self.committed.is_some())
     }
 

@@ -68,8 +68,10 @@ pub struct Exchange {
     pub(super) partial: Partial,
     pub(super) identity: Identity,
     pub(super) breach: Option<Box<Breach>>,
-    /// Tokens of earlier attempts that stand in the partial.
+    /// Tokens that earlier attempts spent on the answer.
     pub(super) spent_tokens: u64,
+    /// Those of them that stand in the partial, at least.
+    pub(super) delivered_tokens: u64,
     pub(super) prompt_tokens: u64,
     /// What the attempt that completed the answer cost.
     pub(super) last_usage: Option<Usage>,
@@ -125,6 +127,7 @@ impl Exchange {
             identity: Identity::default(),
             breach: None,
             spent_tokens: 0,
+            delivered_tokens: 0,
             prompt_tokens: 0,
             last_usage: None,
             recovered: false,
