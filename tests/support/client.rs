@@ -155,13 +155,13 @@ impl Client {
         }
     }
 
-    /// Reads at most `bytes` every `pause` until the response has ended.
+    /// Reads `bytes` every `pause` until the response has ended.
     pub fn read_slowly(&mut self, mut response: Response, bytes: usize, pause: Duration) -> Response {
         self.read_max = bytes;
         let until = Instant::now() + PATIENCE * 3;
         while response.end == End::Open && Instant::now() < until {
             let before = response.raw.len();
-            self.read_until(&mut response, until, |r| r.raw.len() > before);
+            self.read_until(&mut response, until, |r| r.raw.len() >= before + bytes);
             std::thread::sleep(pause);
         }
         response
@@ -183,6 +183,28 @@ impl Client {
         let until = Instant::now() + time;
         while self.closed.is_none() && self.unread.is_empty() && self.read_some(until) {}
         self.closed.is_none() && self.unread.is_empty()
+    }
+
+    /// Reads until `text` is among the bytes that belong to no response yet; says whether it came in time.
+    pub fn read_until_seen(&mut self, text: &[u8], within: Duration) -> bool {
+        let until = Instant::now() + within;
+        while super::find(&self.unread, text).is_none() {
+            if self.closed.is_some() || !self.read_some(until) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sends one byte every `gap` until all are sent or the peer has closed.
+    pub fn send_bytewise(&mut self, bytes: &[u8], gap: Duration) {
+        for byte in bytes {
+            let until = Instant::now() + gap;
+            if self.closed.is_some() || !self.try_send(&[*byte]) {
+                return;
+            }
+            while self.closed.is_none() && self.read_some(until) {}
+        }
     }
 
     /// What was read and belongs to no response yet.

@@ -33,7 +33,7 @@ impl Proxy {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("baton.toml");
         std::fs::write(&file, config).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_baton"))
+        let mut child = Command::new(binary())
             .args(["run", "--config"])
             .arg(&file)
             .envs(env.iter().copied())
@@ -104,10 +104,19 @@ impl Proxy {
         }
     }
 
+    /// Whether the process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Resident memory (`VmRSS`).
     pub fn rss_bytes(&self) -> u64 {
-        let kib = self.status_field("VmRSS:");
-        kib.trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The largest resident memory so far (`VmHWM`).
+    pub fn rss_peak_bytes(&self) -> u64 {
+        self.status_bytes("VmHWM:")
     }
 
     pub fn thread_count(&self) -> usize {
@@ -133,6 +142,10 @@ impl Proxy {
         links.into_iter().any(|link| link.to_string_lossy().contains("io_uring"))
     }
 
+    fn status_bytes(&self, name: &str) -> u64 {
+        self.status_field(name).trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
+    }
+
     fn status_field(&self, name: &str) -> String {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("no {name}"));
@@ -148,6 +161,11 @@ impl Drop for Proxy {
             eprintln!("--- baton {} said:\n{}---", self.pid(), self.logs());
         }
     }
+}
+
+/// The binary under test; `BATON_TEST_BIN` names another build of it.
+pub fn binary() -> String {
+    std::env::var("BATON_TEST_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_baton").to_owned())
 }
 
 /// Reads the address of the first `listening on http://ADDRESS` line.
