@@ -39,7 +39,11 @@ pub fn all() -> Vec<Case> {
         let value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{name}: {e}: {line:.80}"));
         Case::new(&value, &shared)
     });
-    parsed.collect()
+    let cases: Vec<Case> = parsed.collect();
+    for (n, case) in cases.iter().enumerate() {
+        assert!(cases[..n].iter().all(|c| c.id != case.id), "two cases are named {}", case.id);
+    }
+    cases
 }
 
 impl Case {

@@ -143,6 +143,11 @@ pub fn ask(model: &str) -> Value {
     json!({ "model": model, "stream": true, "messages": [{ "role": "user", "content": "hi" }] })
 }
 
+/// A frame that breaks off inside the text it carries.
+pub fn broken_text() -> Vec<u8> {
+    ev(r#"{"id":"chatcmpl-a","choices":[{"index":0,"delta":{"content":"BROKEN"#)
+}
+
 /// The same, not streamed.
 pub fn ask_plain(model: &str) -> Value {
     json!({ "model": model, "messages": [{ "role": "user", "content": "hi" }] })

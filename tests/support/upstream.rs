@@ -88,7 +88,7 @@ impl Recorded {
 struct Log {
     scripts: VecDeque<Script>,
     requests: Vec<Recorded>,
-    /// One entry a connection: when its peer closed it.
+    /// One entry a connection: when its peer closed it, or its script did.
     closed: Vec<Option<Instant>>,
     sent_bytes: u64,
     stop: bool,
@@ -173,7 +173,7 @@ impl ScriptedUpstream {
         self.lock().sent_bytes
     }
 
-    /// When the peer closed that connection, if it has.
+    /// When the peer (or the script) closed that connection, if one has.
     pub fn closed_at(&self, connection: usize) -> Option<Instant> {
         self.lock().closed.get(connection).copied().flatten()
     }
@@ -183,11 +183,25 @@ impl ScriptedUpstream {
         self.wait(within, &format!("{n} requests"), |log| log.requests.len() >= n).requests.clone()
     }
 
-    /// Waits until the peer has closed that connection, and says when.
+    /// Waits until the peer (or the script) has closed that connection, and says when.
     pub fn wait_closed(&self, connection: usize, within: Duration) -> Instant {
         let closed = |log: &Log| log.closed.get(connection).copied().flatten();
         let log = self.wait(within, &format!("connection {connection} closed"), |log| closed(log).is_some());
         closed(&log).unwrap()
+    }
+
+    /// Waits until nothing more was taken for `quiet`; returns how many bytes were taken in all.
+    pub fn wait_stalled(&self, quiet: Duration) -> u64 {
+        let mut log = self.lock();
+        loop {
+            let sent = log.sent_bytes;
+            let (now, late) =
+                self.shared.changed.wait_timeout_while(log, quiet, |log| log.sent_bytes == sent).unwrap();
+            if late.timed_out() {
+                return sent;
+            }
+            log = now;
+        }
     }
 
     fn wait(&self, within: Duration, what: &str, ready: impl Fn(&Log) -> bool) -> MutexGuard<'_, Log> {

@@ -49,9 +49,10 @@ impl Connection {
                 log.scripts.pop_front().unwrap_or_else(|| self.shared.fallback.clone())
             };
             if self.run(&script).is_err() {
-                return;
+                break;
             }
         }
+        self.note_closed();
     }
 
     fn run(&mut self, script: &Script) -> Result<(), Over> {
@@ -135,11 +136,15 @@ impl Connection {
     }
 
     fn peer_has_closed(&mut self) {
-        if !self.peer_closed {
-            self.peer_closed = true;
-            let now = Instant::now();
-            self.shared.update(|log| log.closed[self.number] = Some(now));
-        }
+        self.peer_closed = true;
+        self.note_closed();
+    }
+
+    fn note_closed(&self) {
+        let now = Instant::now();
+        self.shared.update(|log| {
+            log.closed[self.number].get_or_insert(now);
+        });
     }
 
     /// Waits for `time` or until `early`, and keeps an eye on the peer meanwhile.
