@@ -33,7 +33,7 @@ impl Config {
     }
 
     /// A route `chat` with one target a given upstream, named up1, up2, ... in order, each asked for `model-1`,
-    /// `model-2`, ...; no retries of the same target, failover after the commit, prefill continuations.
+    /// `model-2`, ...; no retries of the same target, prefill continuations where there is more than one.
     pub fn chat<'a>(upstreams: impl IntoIterator<Item = &'a SocketAddr>) -> Self {
         let mut config = Self::new();
         let mut targets = Vec::new();
@@ -47,10 +47,13 @@ impl Config {
             targets.push((name, format!("model-{n}")));
         }
         let targets: Vec<_> = targets.iter().map(|(u, m)| (u.as_str(), m.as_str())).collect();
-        config
-            .route("chat", &targets)
-            .set("routes.chat", "retry", "{ max_retries = 0, streaming_max_retries = 0 }")
-            .set("routes.chat", "stream_failure", "{ mode = \"continue\" }")
+        let retry = "{ max_retries = 0, streaming_max_retries = 0 }";
+        let config = config.route("chat", &targets).set("routes.chat", "retry", retry);
+        // A route with one target has nothing to go on with.
+        if targets.len() < 2 {
+            return config;
+        }
+        config.set("routes.chat", "stream_failure", "{ mode = \"continue\" }")
     }
 
     /// Sets a key; a later value replaces an earlier one.

@@ -58,6 +58,11 @@ pub fn send(bytes: impl Into<Vec<u8>>) -> Script {
     vec![Step::Send(bytes.into())]
 }
 
+/// An address on loopback where nobody listens: a connection is refused.
+pub fn closed_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
 /// One request as it came.
 #[derive(Clone, Debug)]
 pub struct Recorded {
