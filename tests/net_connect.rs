@@ -6,6 +6,7 @@ mod net_support;
 use std::io::{self, Read, Write};
 use std::net::{self, Shutdown as How};
 use std::pin::pin;
+use std::process::Command;
 use std::time::Duration;
 
 use baton::net::listener::{Listener, bind, pause_after};
@@ -41,6 +42,40 @@ fn a_listener_accepts_without_delay_until_it_is_stopped() {
         assert!(first(accepting.as_mut(), nap(50)).await.is_none());
         stopper.shutdown(How::Both);
         assert_eq!(pause_after(&accepting.await.err().unwrap()), None);
+    });
+}
+
+/// Set in the child process that has few descriptors.
+const FEW_DESCRIPTORS: &str = "BATON_TEST_FEW_DESCRIPTORS";
+
+#[test]
+fn running_out_of_descriptors_is_told_and_passes() {
+    if std::env::var_os(FEW_DESCRIPTORS).is_none() {
+        // The limit is the whole process's, so it is a process of its own.
+        let script = "ulimit -n 64 && exec \"$0\" --exact running_out_of_descriptors_is_told_and_passes";
+        let mut child = Command::new("sh");
+        child.args(["-c", script]).arg(std::env::current_exe().unwrap()).env(FEW_DESCRIPTORS, "1");
+        let output = child.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    on_both_drivers(|| async {
+        let mut listener = Listener::from_std(bind("127.0.0.1:0".parse().unwrap(), true).unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting: Vec<_> = (0..20).map(|_| net::TcpStream::connect(address).unwrap()).collect();
+        let mut others = Vec::new();
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            others.push(file);
+        }
+        for _ in 0..3 {
+            let error = listener.accept().await.err().unwrap();
+            assert_eq!(pause_after(&error), Some(Duration::from_millis(100)), "{error}");
+        }
+        others.clear();
+        for _ in 0..20 {
+            listener.accept().await.unwrap();
+        }
+        waiting.clear();
     });
 }
 
