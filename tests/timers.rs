@@ -1,5 +1,12 @@
 //! The timers of a core's actors, on every driver that the kernel offers.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
 mod cores;
 
 use std::{

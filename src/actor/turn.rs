@@ -11,8 +11,8 @@
 //! * A turn ends when no actor has anything to do, after [`TURN_TASKS_MAX`] task runs, or after [`TURN_TIME_MAX`]. What is left is
 //!   taken up after [`TURN_REST`], by a timer and never by a wake: with deferred task running monoio reaps completions
 //!   only when it parks, so a task that wakes itself would keep all I/O of the core waiting.
-//! * A knock from another thread comes in as I/O, through a socket, for the same reason: monoio's own wakers from other
-//!   threads make it skip the park that reaps.
+//! * A knock from another thread comes in as I/O, through a socket, for the same reason: where monoio's own wakers come
+//!   from another thread it does not wait, and so does not reap (0.2.4, `inner_park`).
 //!
 //! # How a turn knows that it is done
 //! Tokio's `block_on` polls its root future after every [`WINDOW`] task runs *or* when nothing is runnable, and does
