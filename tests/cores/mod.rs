@@ -19,7 +19,7 @@ pub fn modes() -> Vec<RingMode> {
     if std::env::var("BATON_TEST_DRIVER").is_ok_and(|driver| driver == "epoll") {
         return vec![RingMode::Epoll];
     }
-    let mut modes = vec![RingMode::Plain, RingMode::Epoll];
+    let mut modes = vec![RingMode::Epoll, RingMode::Plain];
     driver::attempt(RingMode::Plain)
         .expect("io_uring is refused here; is that meant? BATON_TEST_DRIVER=epoll");
     match driver::attempt(RingMode::SingleIssuerDeferred) {
