@@ -44,11 +44,11 @@ impl RequestLine {
     }
 
     /// Judges what is there of a line that may go on: where its method is, None while that is not known.
+    /// A CR that may be the beginning of the line end is not to be among it.
     pub fn check_start(line: &[u8], target_max: usize) -> Result<Option<Range<usize>>, HeadError> {
         /// Content type `handshake` of a TLS record (RFC 8446, section 5.1).
         const TLS_HANDSHAKE: u8 = 0x16;
         let malformed = HeadError::Method { limit: METHOD_MAX };
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.first() == Some(&TLS_HANDSHAKE) {
             return Err(HeadError::Tls);
         }
