@@ -1,7 +1,7 @@
 //! HTTP/1.1 heads and bodies hold their promises for inputs that nobody thought of.
 //!
 //! The promises stand in `fuzz/checks`: where the input was cut changes nothing, what is yielded lies in the
-//! input, what was written is read as the same. Here they are tried on made-up messages that are almost right.
+//! input, what was written is read as the same. Here they meet made-up messages that are almost right.
 
 use baton::http1::{
     Decoded, Decoder, Framing, HeadLimits, HeadReader, Headers, Method, Version, encode_request_head,
@@ -174,28 +174,35 @@ proptest! {
             let len = parsed.parse(&text).unwrap().unwrap();
             prop_assert_eq!(len, bytes.len() - buf.len());
             prop_assert_eq!(parsed.method.unwrap().as_bytes(), head.method.as_bytes());
-            prop_assert!(parsed.path.unwrap().contains(std::str::from_utf8(&head.path).unwrap()) || head.path == "/");
+            let path = std::str::from_utf8(&head.path).unwrap();
+            prop_assert!(path == "/" || parsed.path.unwrap().contains(path));
             let want = parsed.headers.iter().map(|field| (field.name.as_bytes(), field.value));
             prop_assert!(head.headers.iter().map(|(name, value)| (&name[..], &value[..])).eq(want));
         }
     }
 
     #[test]
-    fn what_is_forwarded_is_a_part_in_order(names in vec(select(&["Connection", "Host", "A", "B", "Via"][..]), 0..12)) {
+    fn what_is_forwarded_is_a_part_in_order(
+        names in vec(select(&["Connection", "Host", "A", "B", "Via"][..]), 0..12),
+    ) {
         let mut headers = Headers::default();
-        names.iter().for_each(|&name| headers.push(name, if name == "Connection" { "b" } else { "1" }));
-        let names_b = names.contains(&"Connection");
-        let stays = |name: &&str, dropped: &str| *name == "A" || (*name == "B" && !names_b) || (*name != "Connection" && *name != "B" && *name != dropped);
-        let want: Vec<_> = names.iter().filter(|name| stays(name, "Host")).collect();
-        let got: Vec<_> = forward_request(&headers).map(|field| std::str::from_utf8(&field.0).unwrap()).collect();
-        prop_assert_eq!(&got.iter().collect::<Vec<_>>(), &want);
-        let want: Vec<_> = names.iter().filter(|name| stays(name, "Via")).collect();
-        let got: Vec<_> = forward_response(&headers).map(|field| std::str::from_utf8(&field.0).unwrap()).collect();
-        prop_assert_eq!(&got.iter().collect::<Vec<_>>(), &want);
+        for &name in &names {
+            headers.push(name, if name == "Connection" { "b" } else { "1" });
+        }
+        let ends_here: &[&str] = if names.contains(&"Connection") { &["Connection", "B"] } else { &[] };
+        let all_but = |own| -> Vec<_> {
+            names.iter().copied().filter(|name| *name != own && !ends_here.contains(name)).collect()
+        };
+        let to_upstream = forward_request(&headers).map(|(name, _)| std::str::from_utf8(name).unwrap());
+        prop_assert_eq!(to_upstream.collect::<Vec<_>>(), all_but("Host"));
+        let to_client = forward_response(&headers).map(|(name, _)| std::str::from_utf8(name).unwrap());
+        prop_assert_eq!(to_client.collect::<Vec<_>>(), all_but("Via"));
     }
 
     #[test]
-    fn a_length_is_kept_to_wherever_the_input_is_cut(bytes in vec(any::<u8>(), 0..100), length in 0..120usize, step in 1..20usize) {
+    fn a_length_is_kept_to_wherever_the_input_is_cut(
+        bytes in vec(any::<u8>(), 0..100), length in 0..120usize, step in 1..20usize,
+    ) {
         let mut decoder = Decoder::new(Framing::Length(length as u64));
         let (mut data, mut left) = (Vec::new(), Vec::new());
         for piece in bytes.chunks(step) {
