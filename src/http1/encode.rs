@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{Method, Version, is_token_byte};
 
-/// A request head in HTTP/1.1, with its empty line. The caller gives every field, `Host` and framing included.
+/// A request head in HTTP/1.1, with its empty line. The caller gives every field, `Host` and framing too.
 ///
 /// CR, LF and NUL in a value are written as spaces (RFC 9110, section 5.5): no value can begin a field.
 pub fn encode_request_head<'a>(

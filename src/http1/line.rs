@@ -35,9 +35,6 @@ impl RequestLine {
         if target.is_empty() {
             return Err(HeadError::RequestLine);
         }
-        if target.len() > target_max {
-            return Err(HeadError::TargetTooLong { limit: target_max });
-        }
         let (path, query) = split_target(target, &line[method.clone()])?;
         let shift = |range: Range<usize>| range.start + start..range.end + start;
         Ok(Self { method, path: shift(path), query: query.map(shift), version })
@@ -58,6 +55,7 @@ impl RequestLine {
         if len == 0 || line[len] != b' ' {
             return Err(malformed);
         }
+        // Every version has the same length, so this is exact for a whole line.
         if line.len() - (len + 1) > target_max + VERSION_ROOM {
             return Err(HeadError::TargetTooLong { limit: target_max });
         }
