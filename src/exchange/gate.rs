@@ -85,7 +85,7 @@ impl Exchange {
             return;
         }
         let Some(attempt) = &mut self.attempt else { return };
-        let target = attempt.target;
+        let (target, upstream_request_id) = (attempt.target, attempt.request_id.clone());
         let mut headers = Headers::default();
         headers.push(Bytes::from_static(b"content-type"), Bytes::from_static(b"text/event-stream"));
         headers.push(Bytes::from_static(b"cache-control"), Bytes::from_static(b"no-cache"));
@@ -100,7 +100,8 @@ impl Exchange {
             }
         }
         self.committed = Some(200);
-        let head = ClientHead { status: 200, headers, length: None, served_by: Some(target) };
+        let served_by = Some(target);
+        let head = ClientHead { status: 200, headers, length: None, served_by, upstream_request_id };
         self.outputs.push_back(Output::Head(Box::new(head)));
     }
 
