@@ -10,8 +10,10 @@ fn report(path: &str, text: &str) -> Vec<String> {
     breaches.iter().map(|breach| format!("{}: {}", breach.line, breach.what)).collect()
 }
 
-/// Asserts for each case that the one breach is on the line and names the words given; or none.
-fn check(cases: &[(&str, &str, &str, Option<(usize, &str)>)]) {
+/// Name, path and text of a planted file; the line and some words of the one breach in it, if any.
+type Case<'c> = (&'c str, &'c str, &'c str, Option<(usize, &'c str)>);
+
+fn check(cases: &[Case<'_>]) {
     for (name, path, text, want) in cases {
         let got = report(path, text);
         match want {
