@@ -43,6 +43,6 @@ advisories:
 demo:
 	$(CARGO) run --release -- demo
 
-# Two real model servers and the official SDK; installs about 200 MB below tests/real/.env.
+# Two real model servers and the official SDK; installs 270 MB below tests/real/.env.
 real:
 	bash tests/real/run.sh
