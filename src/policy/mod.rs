@@ -1,5 +1,10 @@
 //! The decisions, one a file, each a pure function over a table; and the settings they read.
 
+pub mod backoff;
+pub mod balance;
+pub mod retry;
+pub mod trigger;
+
 use std::time::Duration;
 
 /// How a route treats failures. The config builds it; `exchange` and the functions here read it.
@@ -95,7 +100,6 @@ impl Trigger {
 pub enum Strategy {
     Failover,
     RoundRobin,
-    LeastLatency,
 }
 
 /// How an upstream is asked to carry an answer on.
@@ -118,4 +122,36 @@ pub enum PrefillFlags {
     Vllm,
     /// `"prefix":true` in the assistant message (DeepSeek, Mistral).
     Prefix,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    /// The defaults, with the continuation on.
+    pub(crate) fn policy() -> RoutePolicy {
+        RoutePolicy {
+            retry: RetryLimits {
+                max_retries: 2,
+                streaming_max_retries: 1,
+                initial_backoff: MS(250),
+                max_backoff: MS(2_000),
+                retry_after_max: MS(2_000),
+            },
+            max_fallbacks: 8,
+            retry_on_429: true,
+            fallback_on_statuses: vec![],
+            fallback_on_codes: vec![],
+            fallback_on_config_faults: true,
+            expose_upstream_errors: false,
+            settle: MS(1_000),
+            stream_failure: StreamFailure {
+                mode: FailureMode::Continue,
+                on: Trigger::ALL.to_vec(),
+                max_fallbacks: 1,
+            },
+        }
+    }
 }

@@ -5,6 +5,7 @@
 pub mod errors;
 pub mod openai_chat;
 pub mod request;
+mod scan;
 
 use smallvec::SmallVec;
 

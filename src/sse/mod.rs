@@ -17,7 +17,9 @@ pub enum EventName {
     Error,
     /// `response.failed`
     ResponseFailed,
-    /// Any other name (`ping` and the like).
+    /// `ping`, `heartbeat`, `keepalive`, `keep-alive`
+    Ping,
+    /// Any other name.
     Other,
 }
 
@@ -83,11 +85,12 @@ impl Frame {
 
     /// The payload, if it stands in one piece.
     pub fn payload_in_one(&self) -> Option<&[u8]> {
+        let suffix = SUFFIX.len();
         match self.wire.as_slice() {
-            [one] => Some(&one[PREFIX.len()..self.len - SUFFIX.len()]),
-            [prefix, payload, suffix] if prefix.len() == PREFIX.len() && suffix.len() == SUFFIX.len() => {
-                Some(payload)
-            }
+            [one] => Some(&one[PREFIX.len()..self.len - suffix]),
+            [head, tail] if tail.len() == suffix => Some(&head[PREFIX.len()..]),
+            [head, tail] if head.len() == PREFIX.len() => Some(&tail[..tail.len() - suffix]),
+            [head, payload, tail] if head.len() == PREFIX.len() && tail.len() == suffix => Some(payload),
             _ => None,
         }
     }

@@ -1,0 +1,228 @@
+//! The task of one attempt: connects, writes the request, reads, frames, and casts a batch a read to the `Stream`.
+//!
+//! Reading and writing go on together, so that an upstream which answers before it has read a large request is
+//! heard. No operation is dropped: who wants the task to end shuts the socket down (`guard`).
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ractor::ActorRef;
+
+use super::call::request_head;
+use super::context::Context;
+use super::credit::Credit;
+use super::guard::{Guard, Mode};
+use super::stream::StreamMsg;
+use super::turn;
+use super::upstream::UpstreamArgs;
+use crate::exchange::{AttemptId, Fact, Fault, Intake};
+use crate::net::clock;
+use crate::net::{Connection, Gather, connect, resolver, tls};
+
+/// Runs one attempt to its end.
+pub async fn run(args: UpstreamArgs) {
+    let reporter = Reporter {
+        attempt: args.attempt,
+        stream: args.stream.clone(),
+        credit: Rc::clone(&args.credit),
+        guard: Rc::clone(&args.guard),
+    };
+    let core = Rc::clone(&args.core);
+    let (connection, is_pooled) = match connection(&args, &core).await {
+        Ok(connection) => connection,
+        Err(fault) => return reporter.report(vec![Fact::Failed(fault)]),
+    };
+    if !args.guard.connected(connection.shutdown.clone()) {
+        return;
+    }
+    let upstream = &core.shared.config.upstreams[args.upstream];
+    let mut request = Gather::new();
+    let length = args.body.iter().map(Bytes::len).sum();
+    request.push(request_head(&args.call, upstream, length));
+    request.push_all(args.body);
+    let intake = Intake::new(args.shape, core.intake_limits());
+    let reusable = converse(connection, request, intake, is_pooled, &reporter, &core).await;
+    args.guard.over();
+    if let Some(connection) = reusable {
+        core.pools[args.upstream].borrow_mut().put(connection, clock::now());
+    }
+}
+
+/// A pooled connection, or a new one; true: it was used before.
+async fn connection(args: &UpstreamArgs, core: &Context) -> Result<(Connection, bool), Fault> {
+    if !args.fresh
+        && let Some(pooled) = core.pools[args.upstream].borrow_mut().take(clock::now())
+    {
+        return Ok((pooled, true));
+    }
+    let mut dialling = pin!(dial(args, core));
+    let guard = &args.guard;
+    poll_fn(|cx| {
+        if guard.mode() != Mode::Live {
+            return Poll::Ready(Err(Fault::ConnectFailed));
+        }
+        guard.keep_waiter(cx);
+        dialling.as_mut().poll(cx)
+    })
+    .await
+    .map(|connection| (connection, false))
+}
+
+/// DNS, TCP and TLS under the one connect limit.
+async fn dial(args: &UpstreamArgs, core: &Context) -> Result<Connection, Fault> {
+    /// With `connect = "0s"` the operating system gives up in its own time, after about two minutes.
+    const NO_LIMIT: Duration = Duration::from_secs(300);
+    let begun = clock::now();
+    let limit = if args.connect_timeout.is_zero() { NO_LIMIT } else { args.connect_timeout };
+    let upstream = &core.shared.config.upstreams[args.upstream];
+    let name = upstream.name.as_str();
+    let resolving = resolver::resolve(&upstream.base.host, upstream.base.port, begun);
+    let addresses = match within(limit, resolving).await {
+        Some(Ok(addresses)) => addresses,
+        Some(Err(error)) => {
+            tracing::error!(upstream = name, %error, "the upstream's name cannot be resolved: mend base_url or DNS");
+            return Err(Fault::DnsFailed);
+        }
+        None => return Err(Fault::DnsFailed),
+    };
+    let left = limit.saturating_sub(clock::now().since(begun));
+    let stream = connect::connect_by(&addresses, left).await.map_err(|error| {
+        tracing::warn!(upstream = name, %error, "the upstream cannot be connected to");
+        Fault::ConnectFailed
+    })?;
+    let Some(settings) = core.shared.tls[args.upstream].clone() else { return Ok(Connection::plain(stream)) };
+    let left = limit.saturating_sub(clock::now().since(begun));
+    match within(left, tls::client(stream, settings.config, settings.name)).await {
+        Some(Ok(connection)) => Ok(connection),
+        Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+            tracing::error!(upstream = name, %error, "TLS with the upstream failed: mend its tls settings or certificate");
+            Err(Fault::TlsFailed)
+        }
+        Some(Err(error)) => {
+            tracing::warn!(upstream = name, %error, "the upstream closed the connection during the TLS handshake");
+            Err(Fault::TlsFailed)
+        }
+        None => Err(Fault::ConnectFailed),
+    }
+}
+
+/// The future's output, or None if it is not there in time. Only for futures that may be dropped.
+async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+    monoio::time::timeout(limit, future).await.ok()
+}
+
+/// Writes the request and reads the response. Some: the connection may carry another request.
+async fn converse(
+    connection: Connection,
+    mut request: Gather,
+    mut intake: Intake,
+    is_pooled: bool,
+    reporter: &Reporter,
+    core: &Context,
+) -> Option<Connection> {
+    let Connection { mut read, mut write, shutdown } = connection;
+    let mut written: Option<io::Result<()>> = None;
+    {
+        let mut writing = pin!(write.write(&mut request));
+        while !intake.is_over() && reporter.guard.mode() != Mode::Cancelled {
+            reporter.room(writing.as_mut(), &mut written).await;
+            let mut reading = pin!(read.read());
+            let arrived = poll_fn(|cx| {
+                if written.is_none()
+                    && let Poll::Ready(result) = writing.as_mut().poll(cx)
+                {
+                    written = Some(result);
+                }
+                reading.as_mut().poll(cx)
+            })
+            .await;
+            if reporter.guard.mode() == Mode::Cancelled {
+                break;
+            }
+            let mut facts = Vec::with_capacity(2);
+            match arrived {
+                Ok(chunk) if !chunk.is_empty() => {
+                    if let Some(observer) = &core.shared.observer {
+                        observer.read(&chunk);
+                    }
+                    intake.feed(chunk, &mut facts);
+                }
+                ended => intake.end_of_input(ended.is_err(), &mut facts),
+            }
+            if is_pooled
+                && !intake.has_begun()
+                && let Some(Fact::Failed(fault @ Fault::ClosedEarly)) = facts.last_mut()
+            {
+                *fault = Fault::StaleConnection;
+            }
+            reporter.report(facts);
+        }
+        if written.is_none() {
+            // Half a request may be on the wire: nothing else may follow on this connection.
+            shutdown.shutdown(net::Shutdown::Both);
+            let _cut = writing.await;
+        }
+    }
+    let is_clean = intake.may_reuse() && matches!(written, Some(Ok(())));
+    (is_clean && reporter.guard.mode() != Mode::Cancelled).then_some(Connection { read, write, shutdown })
+}
+
+/// The way from an attempt's task to its `Stream`.
+struct Reporter {
+    attempt: AttemptId,
+    stream: ActorRef<StreamMsg>,
+    credit: Rc<Credit>,
+    guard: Rc<Guard>,
+}
+
+impl Reporter {
+    /// Casts what one read gave. Its bytes count as not yet written from now on.
+    fn report(&self, facts: Vec<Fact>) {
+        if facts.is_empty() || self.guard.mode() != Mode::Live {
+            return;
+        }
+        let bytes = facts.iter().map(bytes_of).sum();
+        self.credit.charge(bytes);
+        let message = StreamMsg::Upstream { attempt: self.attempt, facts, bytes };
+        if turn::cast(&self.stream, message).is_err() {
+            self.credit.release(bytes);
+            self.guard.cancel();
+        }
+    }
+
+    /// Waits until the client's window has room, while the request is still being written.
+    async fn room(
+        &self,
+        mut writing: Pin<&mut impl Future<Output = io::Result<()>>>,
+        written: &mut Option<io::Result<()>>,
+    ) {
+        poll_fn(|cx| {
+            if !self.credit.is_full() || self.guard.mode() != Mode::Live {
+                return Poll::Ready(());
+            }
+            if written.is_none()
+                && let Poll::Ready(result) = writing.as_mut().poll(cx)
+            {
+                *written = Some(result);
+            }
+            self.guard.keep_waiter(cx);
+            self.credit.poll_room(cx)
+        })
+        .await;
+    }
+}
+
+/// What a fact holds of bodies.
+fn bytes_of(fact: &Fact) -> usize {
+    match fact {
+        Fact::Frames(frames) => frames.iter().map(crate::sse::Frame::wire_len).sum(),
+        Fact::Bytes(bytes) => bytes.len(),
+        Fact::Head(_) | Fact::Ended | Fact::Failed(_) => 0,
+    }
+}

@@ -1,0 +1,155 @@
+//! What the actors of one core share: the routes, the upstreams with their connection pools, timers, scratch.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use send_wrapper::SendWrapper;
+
+use super::budget::Budget;
+use super::observer::Observer;
+use super::timers::Timers;
+use crate::config::{Config, Upstream};
+use crate::error::push_json_string;
+use crate::exchange::{HOLD_BYTES, IntakeLimits, Limits, Plan, Target};
+use crate::http1::HeadLimits;
+use crate::net::pool::Pool;
+use crate::net::tls_config::{self, TlsConfigError};
+use crate::protocol::openai_chat::Reader;
+
+/// What the process's cores share: read-only.
+pub struct Shared {
+    pub config: Config,
+    pub plans: Vec<Arc<Plan>>,
+    pub tls: Vec<Option<UpstreamTls>>,
+    pub budget: Budget,
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+/// How one upstream is spoken to under TLS.
+#[derive(Clone)]
+pub struct UpstreamTls {
+    pub config: Arc<ClientConfig>,
+    pub name: ServerName<'static>,
+}
+
+impl Shared {
+    /// Prepares a config for `cores` cores. Reads the `ca_file`s.
+    pub fn new(
+        config: Config,
+        cores: usize,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<Self, TlsConfigError> {
+        let plans = (0..config.routes.len()).map(|route| Arc::new(plan(&config, route))).collect();
+        let tls = config.upstreams.iter().map(upstream_tls).collect::<Result<_, _>>()?;
+        let budget = Budget::new(config.limits.buffered_bytes.unwrap_or_else(quarter_of_memory), cores);
+        Ok(Self { config, plans, tls, budget, observer })
+    }
+
+    /// Whether every file that the upstreams name can be read and holds what it should.
+    pub fn check_files(config: &Config) -> Result<(), TlsConfigError> {
+        config.upstreams.iter().try_for_each(|upstream| upstream_tls(upstream).map(drop))
+    }
+}
+
+fn upstream_tls(upstream: &Upstream) -> Result<Option<UpstreamTls>, TlsConfigError> {
+    if !upstream.base.tls {
+        return Ok(None);
+    }
+    let ca = upstream.tls.ca_file.as_deref().map(tls_config::read_pem).transpose()?;
+    let config = tls_config::client(&upstream.name, ca.as_deref(), upstream.tls.verify)?;
+    let name = tls_config::server_name(upstream.tls.server_name.as_deref().unwrap_or(&upstream.base.host))?;
+    Ok(Some(UpstreamTls { config, name }))
+}
+
+/// `buffered_bytes = "auto"`: a quarter of the memory that the process may use, 1 GiB if nobody tells.
+fn quarter_of_memory() -> usize {
+    const UNKNOWN: usize = 4 << 30;
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
+    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        kib.trim().trim_end_matches("kB").trim().parse::<usize>().ok()?.checked_mul(1024)
+    });
+    let cgroup = number("/sys/fs/cgroup/memory.max");
+    total.into_iter().chain(cgroup).min().unwrap_or(UNKNOWN) / 4
+}
+
+fn plan(config: &Config, route: usize) -> Plan {
+    let route = &config.routes[route];
+    let target = |target: &crate::config::Target| {
+        let upstream = &config.upstreams[target.upstream];
+        let mut model = String::new();
+        push_json_string(&mut model, &target.model);
+        Target {
+            label: Arc::from(target.label.as_str()),
+            model: Bytes::from(model),
+            timeouts: target.timeouts,
+            continuation: upstream.continuation,
+            prefill_flags: upstream.prefill_flags,
+        }
+    };
+    Plan {
+        route: Arc::from(route.name.as_str()),
+        targets: route.targets.iter().map(target).collect(),
+        policy: route.policy.clone(),
+        limits: Limits {
+            hold_bytes: HOLD_BYTES,
+            response_body: config.limits.response_body,
+            partial: config.limits.partial,
+            heartbeat: config.server.heartbeat,
+        },
+    }
+}
+
+/// One core's own things. Lives on its thread alone.
+pub struct Context {
+    pub shared: Arc<Shared>,
+    /// This core's number.
+    pub core: usize,
+    pub timers: Timers,
+    /// A pool for each upstream of the config.
+    pub pools: Vec<RefCell<Pool>>,
+    /// Scratch for reading frames.
+    pub reader: RefCell<Reader>,
+    /// How many exchanges each route began: what round robin goes by.
+    turns: Vec<Cell<u64>>,
+    /// Streams that have not ended.
+    pub open_streams: Cell<usize>,
+}
+
+/// A context as the state of an actor may hold it: an actor never leaves its core's thread.
+pub type ContextRef = SendWrapper<Rc<Context>>;
+
+impl Context {
+    /// To be called on the core's thread, inside its runtime.
+    pub fn new(shared: Arc<Shared>, core: usize) -> Self {
+        let upstreams = &shared.config.upstreams;
+        let pools =
+            upstreams.iter().map(|upstream| RefCell::new(Pool::new(upstream.pool_size, upstream.pool_idle)));
+        Self {
+            core,
+            timers: Timers::new(),
+            pools: pools.collect(),
+            reader: RefCell::default(),
+            turns: shared.config.routes.iter().map(|_| Cell::new(0)).collect(),
+            open_streams: Cell::new(0),
+            shared,
+        }
+    }
+
+    /// The number of the next exchange of a route. Cores begin apart, so that they do not go in step.
+    pub fn next_turn(&self, route: usize) -> u64 {
+        let turn = &self.turns[route];
+        turn.set(turn.get() + 1);
+        turn.get() - 1 + self.core as u64
+    }
+
+    pub fn intake_limits(&self) -> IntakeLimits {
+        let limits = &self.shared.config.limits;
+        let head = HeadLimits { bytes: limits.head, fields: limits.head_fields };
+        IntakeLimits { head, frame_bytes: limits.frame_bytes }
+    }
+}

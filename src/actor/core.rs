@@ -1,0 +1,77 @@
+//! `Core`: supervises the requests of one core thread, and survives any of them.
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use send_wrapper::SendWrapper;
+
+use super::context::ContextRef;
+use super::stream::{Serve, Stream, StreamArgs};
+use super::turn;
+
+pub struct Core;
+
+pub struct CoreArgs {
+    pub context: ContextRef,
+    /// Called once, on this core's thread, when draining begins.
+    pub on_drain: SendWrapper<Box<dyn Fn()>>,
+}
+
+pub enum CoreMsg {
+    /// Answer a client's request.
+    Serve(Box<Serve>),
+    /// Accept nothing more and let what is open end.
+    Drain,
+}
+
+pub struct CoreState {
+    args: CoreArgs,
+}
+
+impl Actor for Core {
+    type Msg = CoreMsg;
+    type State = CoreState;
+    type Arguments = CoreArgs;
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<CoreMsg>,
+        args: CoreArgs,
+    ) -> Result<CoreState, ActorProcessingErr> {
+        Ok(CoreState { args })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<CoreMsg>,
+        message: CoreMsg,
+        state: &mut CoreState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            CoreMsg::Serve(serve) => {
+                let request_id = serve.call.request_id.clone();
+                let args = StreamArgs { serve: *serve, core: state.args.context.clone() };
+                if let Err(error) = turn::spawn_linked(Stream, args, myself.get_cell()).await {
+                    tracing::debug!(request_id = &*request_id, %error, "a Stream was not started");
+                }
+            }
+            CoreMsg::Drain => (state.args.on_drain)(),
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _myself: ActorRef<CoreMsg>,
+        event: SupervisionEvent,
+        _state: &mut CoreState,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorFailed(who, error) => {
+                tracing::error!(actor = %who.get_id(), %error, "a Stream failed; its request ends with an error");
+            }
+            SupervisionEvent::ActorTerminated(..)
+            | SupervisionEvent::ActorStarted(_)
+            | SupervisionEvent::ProcessGroupChanged(_) => {}
+        }
+        Ok(())
+    }
+}

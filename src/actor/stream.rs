@@ -1,0 +1,303 @@
+//! `Stream`: one client request. It owns the exchange machine: messages become its inputs, its outputs are carried
+//! out here and nowhere else. It decides nothing.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
+use send_wrapper::SendWrapper;
+use smallvec::SmallVec;
+
+use super::budget::Lease;
+use super::call::Call;
+use super::client::{ClientPort, ToClient};
+use super::context::ContextRef;
+use super::guard::Guard;
+use super::timers::TimerId;
+use super::turn;
+use super::upstream::{Upstream, UpstreamArgs, UpstreamMsg};
+use crate::exchange::{AttemptId, Exchange, Fact, Fault, Input, Output, Request, Shape};
+use crate::net::clock;
+use crate::policy::balance;
+use crate::telemetry::ExchangeLog;
+use crate::time::MonoTime;
+
+pub struct Stream;
+
+/// A request as the connection hands it over.
+pub struct Serve {
+    /// Index into the config's routes.
+    pub route: usize,
+    pub request: Request,
+    pub call: Arc<Call>,
+    pub port: ClientPort,
+}
+
+pub struct StreamArgs {
+    pub serve: Serve,
+    pub core: ContextRef,
+}
+
+pub enum StreamMsg {
+    /// What an attempt's task read, one read at a time; `bytes` of bodies are in it.
+    Upstream {
+        attempt: AttemptId,
+        facts: Vec<Fact>,
+        bytes: usize,
+    },
+    /// An attempt's actor ended without having been let go. Cast to self, so that it stands behind what the
+    /// attempt had still reported: ractor handles supervision before messages.
+    UpstreamDied {
+        attempt: AttemptId,
+    },
+    ClientGone,
+    WindowOpen,
+    TimeOut,
+}
+
+/// An attempt that has not been let go.
+struct Attempt {
+    id: AttemptId,
+    actor: ActorRef<UpstreamMsg>,
+    guard: SendWrapper<Rc<Guard>>,
+}
+
+pub struct StreamState {
+    exchange: Exchange,
+    route: usize,
+    shape: Shape,
+    call: Arc<Call>,
+    port: ClientPort,
+    attempt: Option<Attempt>,
+    /// The timer that is set, and for when: it is left alone while the machine's own only moves away.
+    timer: Option<(MonoTime, TimerId)>,
+    is_window_full: bool,
+    body_bytes: usize,
+    lease: SendWrapper<Lease>,
+    log: ExchangeLog,
+    core: ContextRef,
+}
+
+impl Actor for Stream {
+    type Msg = StreamMsg;
+    type State = StreamState;
+    type Arguments = StreamArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<StreamMsg>,
+        args: StreamArgs,
+    ) -> Result<StreamState, ActorProcessingErr> {
+        let StreamArgs { serve, core } = args;
+        let Serve { route, request, call, port } = serve;
+        let plan = Arc::clone(&core.shared.plans[route]);
+        let strategy = core.shared.config.routes[route].strategy;
+        let order = balance::order(strategy, plan.targets.len(), core.next_turn(route));
+        if port.attach(&myself) {
+            return Err("the client left before its request was begun".into());
+        }
+        let lease = SendWrapper::new(core.shared.budget.lease(core.core));
+        let log = ExchangeLog::new(Arc::clone(&plan), Arc::clone(&call.request_id), request.peek.stream);
+        core.open_streams.set(core.open_streams.get() + 1);
+        let (shape, body_bytes) = (request.shape, request.body.len());
+        let (now, unix_now) = (clock::now(), clock::unix_now().0);
+        let exchange = Exchange::new(plan, request, order, now, unix_now, fastrand::u64(..));
+        Ok(StreamState {
+            exchange,
+            route,
+            shape,
+            call,
+            port,
+            attempt: None,
+            timer: None,
+            is_window_full: false,
+            body_bytes,
+            lease,
+            log,
+            core,
+        })
+    }
+
+    /// The first outputs are carried out here: attempts cannot be linked to an actor that has not started.
+    async fn post_start(
+        &self,
+        myself: ActorRef<StreamMsg>,
+        state: &mut StreamState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.carry_out(&myself).await;
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<StreamMsg>,
+        message: StreamMsg,
+        state: &mut StreamState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            StreamMsg::Upstream { attempt, facts, bytes } => {
+                state.port.credit().release(bytes);
+                state.take(Input::Upstream { attempt, facts });
+            }
+            StreamMsg::UpstreamDied { attempt } => {
+                let facts = vec![Fact::Failed(Fault::Died)];
+                state.take(Input::Upstream { attempt, facts });
+            }
+            StreamMsg::ClientGone => {
+                state.port.close();
+                state.take(Input::ClientGone);
+            }
+            StreamMsg::WindowOpen => {
+                state.is_window_full = false;
+                state.take(Input::WindowOpen);
+            }
+            StreamMsg::TimeOut => {
+                state.timer = None;
+                state.exchange.handle_timeout(clock::now());
+            }
+        }
+        state.carry_out(&myself).await;
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<StreamMsg>,
+        event: SupervisionEvent,
+        state: &mut StreamState,
+    ) -> Result<(), ActorProcessingErr> {
+        let who = match event {
+            SupervisionEvent::ActorTerminated(who, ..) => who,
+            SupervisionEvent::ActorFailed(who, error) => {
+                tracing::error!(request_id = &*state.call.request_id, %error, "an Upstream failed");
+                who
+            }
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
+        };
+        if let Some(attempt) = state.attempt.take_if(|attempt| attempt.actor.get_id() == who.get_id()) {
+            attempt.guard.cancel();
+            turn::cast(&myself, StreamMsg::UpstreamDied { attempt: attempt.id })?;
+        }
+        Ok(())
+    }
+}
+
+impl StreamState {
+    fn take(&mut self, input: Input) {
+        let mut reader = self.core.reader.borrow_mut();
+        self.exchange.handle_input(input, clock::now(), &mut reader);
+    }
+
+    /// Carries out all that the machine wants done, then sets its timer; stops the actor at the end.
+    async fn carry_out(&mut self, myself: &ActorRef<StreamMsg>) {
+        while let Some(output) = self.exchange.poll_output() {
+            if let Some(observer) = &self.core.shared.observer {
+                observer.output(&output);
+            }
+            match output {
+                Output::Open { attempt, target, body, fresh, .. } => {
+                    self.open(myself, attempt, target, body, fresh).await;
+                }
+                Output::Close { attempt, drain } => self.close(attempt, drain),
+                Output::Head(head) => self.port.send(ToClient::Head(head)),
+                Output::Body(slices) => {
+                    self.port.credit().charge(slices.iter().map(bytes::Bytes::len).sum());
+                    self.port.send(ToClient::Body(slices));
+                }
+                Output::Finish => self.port.send(ToClient::Finish),
+                Output::Abort => self.port.send(ToClient::Abort),
+                Output::Record(record) => {
+                    self.log.write(&record);
+                    if let Some(observer) = &self.core.shared.observer {
+                        observer.record(&self.call.request_id, &record);
+                    }
+                }
+            }
+            if !self.is_window_full && self.port.credit().is_full() {
+                self.is_window_full = true;
+                self.take(Input::WindowFull);
+            }
+        }
+        self.lease.set(self.body_bytes + self.exchange.held_bytes());
+        self.set_timer(myself);
+        if self.exchange.outcome().is_some() {
+            myself.stop(None);
+        }
+    }
+
+    async fn open(
+        &mut self,
+        myself: &ActorRef<StreamMsg>,
+        attempt: AttemptId,
+        target: usize,
+        body: SmallVec<[bytes::Bytes; 4]>,
+        fresh: bool,
+    ) {
+        let target = &self.core.shared.config.routes[self.route].targets[target];
+        let guard = SendWrapper::new(Guard::new(self.core.timers.clone()));
+        let args = UpstreamArgs {
+            attempt,
+            upstream: target.upstream,
+            connect_timeout: target.timeouts.connect,
+            shape: self.shape,
+            body,
+            fresh,
+            call: Arc::clone(&self.call),
+            stream: myself.clone(),
+            credit: SendWrapper::new(Rc::clone(self.port.credit())),
+            guard: guard.clone(),
+            core: self.core.clone(),
+        };
+        match turn::spawn_linked(Upstream, args, myself.get_cell()).await {
+            Ok((actor, _)) => {
+                self.attempt = Some(Attempt { id: attempt, actor, guard });
+            }
+            Err(error) => {
+                tracing::error!(request_id = &*self.call.request_id, %error, "an Upstream could not be started");
+                self.take(Input::Upstream { attempt, facts: vec![Fact::Failed(Fault::Died)] });
+            }
+        }
+    }
+
+    fn close(&mut self, id: AttemptId, drain: bool) {
+        if let Some(attempt) = self.attempt.take_if(|attempt| attempt.id == id) {
+            if drain {
+                attempt.guard.drain();
+            } else {
+                attempt.guard.cancel();
+            }
+            let cell: ActorCell = attempt.actor.get_cell();
+            turn::stop(&cell, None);
+        }
+    }
+
+    /// The timer is set anew only when it would fire too late: too early a firing costs less than a change an event.
+    fn set_timer(&mut self, myself: &ActorRef<StreamMsg>) {
+        let wanted = self.exchange.poll_timeout();
+        let is_soon_enough = match (self.timer, wanted) {
+            (Some((set, _)), Some(wanted)) => set <= wanted,
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if is_soon_enough {
+            return;
+        }
+        self.cancel_timer();
+        if let Some(at) = wanted {
+            self.timer = Some((at, self.core.timers.set_cast(at, myself, StreamMsg::TimeOut)));
+        }
+    }
+
+    fn cancel_timer(&mut self) {
+        if let Some((_, timer)) = self.timer.take() {
+            self.core.timers.cancel(timer);
+        }
+    }
+}
+
+impl Drop for StreamState {
+    fn drop(&mut self) {
+        self.cancel_timer();
+        self.core.open_streams.set(self.core.open_streams.get().saturating_sub(1));
+    }
+}

@@ -1,0 +1,275 @@
+//! Answers that are no stream of ours: heads, error bodies, plain answers, opaque relays, and Baton's own errors.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::machine::Exchange;
+use super::{Cause, ClientHead, Fault, Output, Shape, StreamOutcome};
+use crate::error::{Code, ProxyError};
+use crate::http1::{Framing, Headers, ResponseHead, forward_response};
+use crate::protocol::InBandError;
+use crate::protocol::Reading;
+use crate::protocol::errors::read_error_body;
+use crate::protocol::openai_chat::{Body, Read, Reader};
+use crate::time::{Deadline, MonoTime};
+
+/// An error that an upstream answered with: the client gets the last one if nothing better comes.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub status: u16,
+    pub headers: Headers,
+    /// JSON, or empty if it was anything else.
+    pub body: Bytes,
+    pub served_by: usize,
+    pub request_id: Option<Bytes>,
+}
+
+/// The longest wait a client is told: official SDKs refuse to wait longer than this.
+const RETRY_AFTER_MAX_SECS: u64 = 120;
+
+impl Exchange {
+    pub(super) fn on_head(&mut self, head: Box<ResponseHead>, now: MonoTime) {
+        let settle = self.plan.policy.settle;
+        let Some(attempt) = &mut self.attempt else { return };
+        attempt.status = Some(head.status);
+        attempt.request_id = ["x-request-id", "request-id", "apim-request-id"]
+            .iter()
+            .find_map(|name| head.headers.get(name))
+            .cloned();
+        let status = head.status;
+        attempt.head = Some(head);
+        if attempt.is_error() {
+            attempt.error_body = Deadline::after(now, settle);
+        } else if !attempt.is_ok() {
+            let seen = Fault::Protocol(format!("status {status}"));
+            self.attempt_failed(Cause::Fault(seen), now);
+        }
+    }
+
+    pub(super) fn on_bytes(&mut self, bytes: Bytes, now: MonoTime) {
+        let limit = self.plan.limits.response_body;
+        let Some(attempt) = &mut self.attempt else { return };
+        if attempt.is_ok() && self.request.shape == Shape::Opaque {
+            attempt.progress = now;
+            if !bytes.is_empty() {
+                self.commit_opaque();
+                self.chunk.push(bytes);
+            }
+            return;
+        }
+        attempt.body_bytes += bytes.len();
+        attempt.body.push(bytes);
+        if attempt.body_bytes > limit {
+            if attempt.is_error() {
+                attempt.body.clear();
+                return self.on_error_body(now);
+            }
+            self.attempt_failed(Cause::TooLarge, now);
+        }
+    }
+
+    /// The attempt's body ended properly.
+    pub(super) fn on_ended(&mut self, now: MonoTime, reader: &mut Reader) {
+        let Some(attempt) = &self.attempt else { return };
+        if attempt.is_error() {
+            return self.on_error_body(now);
+        }
+        match self.request.shape {
+            Shape::Opaque => self.finish_opaque(now),
+            Shape::ChatPlain => self.on_plain(now, reader),
+            Shape::ChatStream if attempt.body_bytes > 0 => self.on_body_for_stream(now, reader),
+            Shape::ChatStream => self.on_stream_ended(now),
+        }
+    }
+
+    /// An error's body is there, or as much of it as will be waited for.
+    pub(super) fn on_error_body(&mut self, now: MonoTime) {
+        let body = self.take_body();
+        let Some(attempt) = &self.attempt else { return };
+        let status = attempt.status.unwrap_or(502);
+        let error = read_error_body(status, &body);
+        let is_ours_to_show = error.message.is_some() || error.code.is_some();
+        let answer = Answer {
+            status,
+            headers: attempt.head.as_ref().map(|head| head.headers.clone()).unwrap_or_default(),
+            body: if is_ours_to_show { body } else { Bytes::new() },
+            served_by: attempt.target,
+            request_id: attempt.request_id.clone(),
+        };
+        self.last_answer = Some(Box::new(answer));
+        self.attempt_failed(Cause::Status(error), now);
+    }
+
+    fn take_body(&mut self) -> Bytes {
+        let Some(attempt) = &mut self.attempt else { return Bytes::new() };
+        match attempt.body.as_slice() {
+            [one] => one.clone(),
+            many => Bytes::from(many.concat()),
+        }
+    }
+
+    /// A plain answer is whole: the commit.
+    fn on_plain(&mut self, now: MonoTime, reader: &mut Reader) {
+        let body = self.take_body();
+        match reader.read_body(&body) {
+            Body::Completion { usage, .. } => self.last_usage = usage,
+            Body::Error(error) => return self.on_error_in_body(error, body, now),
+            Body::Other => return self.attempt_failed(Cause::NotAnAnswer, now),
+        }
+        let Some(attempt) = &mut self.attempt else { return };
+        attempt.usage = self.last_usage;
+        let status = attempt.status.unwrap_or(200);
+        let origin = Some((attempt.target, attempt.request_id.take()));
+        let headers = attempt.head.take().map_or_else(Headers::default, |head| forwardable(&head.headers));
+        self.commit_whole(status, headers, body, origin);
+        self.close_attempt(Cause::Answered, true, now);
+        self.end(StreamOutcome::Success);
+    }
+
+    /// A 200 whose body is an error: kept as the answer of last resort, under its true status.
+    fn on_error_in_body(&mut self, error: InBandError, body: Bytes, now: MonoTime) {
+        self.keep_in_band(&error, body);
+        self.attempt_failed(Cause::InBand(error), now);
+    }
+
+    /// Before the commit an in-band error is an answer like any other.
+    pub(super) fn keep_in_band(&mut self, error: &InBandError, body: Bytes) {
+        let Some(attempt) = &self.attempt else { return };
+        if self.committed.is_none() {
+            let mut headers = Headers::default();
+            headers.push(Bytes::from_static(b"content-type"), Bytes::from_static(b"application/json"));
+            let (served_by, request_id) = (attempt.target, attempt.request_id.clone());
+            let answer = Answer { status: error.status, headers, body, served_by, request_id };
+            self.last_answer = Some(Box::new(answer));
+        }
+    }
+
+    /// One JSON body came where a stream was asked for: a completion is turned into frames.
+    fn on_body_for_stream(&mut self, now: MonoTime, reader: &mut Reader) {
+        let body = self.take_body();
+        match reader.read_body(&body) {
+            Body::Completion { .. } => {}
+            Body::Error(error) => return self.on_error_in_body(error, body, now),
+            Body::Other => return self.attempt_failed(Cause::NotAnAnswer, now),
+        }
+        let include_usage = self.request.peek.include_usage;
+        let Some(frames) = reader.completion_to_frames(&body, include_usage) else {
+            return self.attempt_failed(Cause::NotAnAnswer, now);
+        };
+        let mut reads = Vec::new();
+        frames.into_iter().for_each(|frame| reader.read(frame, &mut reads));
+        for read in reads {
+            self.on_read(read, now);
+        }
+        self.on_read(Read { frame: crate::sse::Frame::default(), reading: Reading::Done }, now);
+    }
+
+    fn commit_opaque(&mut self) {
+        if self.committed.is_some() {
+            return;
+        }
+        let Some(attempt) = &mut self.attempt else { return };
+        let status = attempt.status.unwrap_or(200);
+        let Some(head) = attempt.head.take() else { return };
+        let length = match head.framing {
+            Framing::Length(length) => Some(length),
+            Framing::None => Some(0),
+            Framing::Chunked | Framing::UntilClose => None,
+        };
+        let (served_by, upstream_request_id) = (Some(attempt.target), attempt.request_id.clone());
+        self.committed = Some(status);
+        let headers = forwardable(&head.headers);
+        let head = ClientHead { status, headers, length, served_by, upstream_request_id };
+        self.outputs.push_back(Output::Head(Box::new(head)));
+    }
+
+    fn finish_opaque(&mut self, now: MonoTime) {
+        self.commit_opaque();
+        self.flush(now);
+        self.close_attempt(Cause::Answered, true, now);
+        self.outputs.push_back(Output::Finish);
+        self.end(StreamOutcome::Success);
+    }
+
+    /// `origin`: the target that it is from and its name for the request; None: Baton's own.
+    fn commit_whole(
+        &mut self,
+        status: u16,
+        headers: Headers,
+        body: Bytes,
+        origin: Option<(usize, Option<Bytes>)>,
+    ) {
+        self.committed = Some(status);
+        let length = Some(body.len() as u64);
+        let (served_by, upstream_request_id) = origin.map_or((None, None), |(at, id)| (Some(at), id));
+        let head = ClientHead { status, headers, length, served_by, upstream_request_id };
+        self.outputs.push_back(Output::Head(Box::new(head)));
+        if !body.is_empty() {
+            self.outputs.push_back(Output::Body(SmallVec::from_elem(body, 1)));
+        }
+        self.outputs.push_back(Output::Finish);
+    }
+
+    /// All is spent before the commit, or the answer is the client's to see: the last upstream answer, else an
+    /// error of Baton's.
+    pub(super) fn answer_failure(&mut self, cause: &Cause, now: MonoTime) {
+        debug_assert!(self.committed.is_none());
+        let answer = self.last_answer.take().filter(|_| !matches!(cause, Cause::DeadlinePassed));
+        match answer {
+            Some(answer) => self.forward_answer(*answer, now),
+            None => {
+                let message = format!("No upstream could answer this request ({}).", cause.name());
+                self.answer_own(&ProxyError::new(cause.code(), message), now);
+            }
+        }
+        let is_success = self.committed.is_some_and(|status| status < 500);
+        self.end(if is_success { StreamOutcome::Success } else { StreamOutcome::PartialFailed });
+    }
+
+    fn forward_answer(&mut self, answer: Answer, now: MonoTime) {
+        let Answer { status, headers, body, served_by, request_id } = answer;
+        if matches!(status, 401..=403) {
+            let message = "The upstream refused the proxy's own credentials; the operator must mend them.";
+            return self.answer_own(&ProxyError::new(Code::UpstreamAuth, message).with_status(status), now);
+        }
+        if body.is_empty() {
+            let code = if status == 429 { Code::UpstreamRateLimited } else { Code::UpstreamFailed };
+            let message = format!("The upstream answered with status {status}.");
+            return self.answer_own(&ProxyError::new(code, message).with_status(status), now);
+        }
+        let mut kept = Headers::default();
+        for (name, value) in forwardable(&headers).iter() {
+            if !name.eq_ignore_ascii_case(b"retry-after") && !name.eq_ignore_ascii_case(b"retry-after-ms") {
+                kept.push(name.clone(), value.clone());
+            }
+        }
+        self.push_retry_after(status, &mut kept, now);
+        self.commit_whole(status, kept, body, Some((served_by, request_id)));
+    }
+
+    fn answer_own(&mut self, error: &ProxyError, now: MonoTime) {
+        let mut headers = Headers::default();
+        headers.push(Bytes::from_static(b"content-type"), Bytes::from_static(b"application/json"));
+        self.push_retry_after(error.status(), &mut headers, now);
+        self.commit_whole(error.status(), headers, error.body(), None);
+    }
+
+    /// The smallest wait that any target still asks for, in whole seconds.
+    fn push_retry_after(&self, status: u16, headers: &mut Headers, now: MonoTime) {
+        if !matches!(status, 429 | 503) {
+            return;
+        }
+        let Some(until) = self.limited.iter().map(|(_, until)| *until).min() else { return };
+        let left = until.since(now);
+        let secs = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(RETRY_AFTER_MAX_SECS);
+        headers.push(Bytes::from_static(b"retry-after"), Bytes::from(secs.to_string()));
+    }
+}
+
+fn forwardable(headers: &Headers) -> Headers {
+    let mut kept = Headers::default();
+    for (name, value) in forward_response(headers) {
+        kept.push(name.clone(), value.clone());
+    }
+    kept
+}

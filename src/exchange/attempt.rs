@@ -1,0 +1,172 @@
+//! One request sent to one target, as the machine sees it.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::seam::Seam;
+use super::{AttemptId, Kind, Shape};
+use crate::http1::ResponseHead;
+use crate::policy::Timeouts;
+use crate::protocol::{Delta, Finish, Usage};
+use crate::sse::Frame;
+use crate::time::{Deadline, MonoTime};
+
+/// The most choices that one answer may have (OpenAI's own limit on `n`).
+const CHOICES_MAX: usize = 128;
+
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub id: AttemptId,
+    /// Index into the plan's targets.
+    pub target: usize,
+    pub kind: Kind,
+    pub dispatched: MonoTime,
+    pub timeouts: Timeouts,
+    /// Kept until the commit takes its headers.
+    pub head: Option<Box<ResponseHead>>,
+    pub status: Option<u16>,
+    pub request_id: Option<Bytes>,
+    /// A body that is collected: an error's, a plain answer's, a completion where a stream was asked for.
+    pub body: Vec<Bytes>,
+    pub body_bytes: usize,
+    /// Frames not forwarded yet: before the commit, or at the seam.
+    pub held: Vec<Held>,
+    pub held_bytes: usize,
+    /// Set until the seam is decided; only behind a partial.
+    pub seam: Option<Box<Seam>>,
+    /// Whether content came.
+    pub has_content: bool,
+    /// Content-bearing frames that came.
+    pub content_frames: u64,
+    /// When content came last, or the client was ready for more.
+    pub progress: MonoTime,
+    choices: SmallVec<[(i64, Option<Finish>); 1]>,
+    /// `[DONE]` was read.
+    pub is_done: bool,
+    pub usage: Option<Usage>,
+    pub bad_frames_in_row: u8,
+    /// By when the body must end, once the answer seems to have.
+    pub settle: Deadline,
+    /// By when the body of an error is judged as it is.
+    pub error_body: Deadline,
+}
+
+/// A frame that waits, with what it means.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub frame: Frame,
+    pub delta: Box<Delta>,
+}
+
+impl Attempt {
+    pub fn new(id: AttemptId, target: usize, kind: Kind, timeouts: Timeouts, now: MonoTime) -> Self {
+        Self {
+            id,
+            target,
+            kind,
+            dispatched: now,
+            timeouts,
+            head: None,
+            status: None,
+            request_id: None,
+            body: Vec::new(),
+            body_bytes: 0,
+            held: Vec::new(),
+            held_bytes: 0,
+            seam: None,
+            has_content: false,
+            content_frames: 0,
+            progress: now,
+            choices: SmallVec::new(),
+            is_done: false,
+            usage: None,
+            bad_frames_in_row: 0,
+            settle: Deadline::NEVER,
+            error_body: Deadline::NEVER,
+        }
+    }
+
+    pub fn is_ok(&self) -> bool {
+        self.status.is_some_and(|status| (200..300).contains(&status))
+    }
+
+    pub fn is_error(&self) -> bool {
+        self.status.is_some_and(|status| status >= 400)
+    }
+
+    /// Notes what a delta says of its choices. False: more choices than any answer has.
+    pub fn note(&mut self, delta: &Delta, now: MonoTime) -> bool {
+        self.bad_frames_in_row = 0;
+        if delta.usage.is_some() {
+            self.usage = delta.usage;
+        }
+        if delta.has_content() {
+            self.has_content = true;
+            self.content_frames += 1;
+            self.progress = now;
+        }
+        for choice in &delta.choices {
+            if let Some((_, finish)) = self.choices.iter_mut().find(|(index, _)| *index == choice.index) {
+                *finish = choice.finish.or(*finish);
+            } else if self.choices.len() < CHOICES_MAX {
+                self.choices.push((choice.index, choice.finish));
+            } else {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Every choice that was seen, and at least `wanted` of them, has a finish_reason.
+    pub fn is_finished(&self, wanted: u64) -> bool {
+        !self.choices.is_empty()
+            && self.choices.len() as u64 >= wanted
+            && self.choices.iter().all(|(_, finish)| finish.is_some())
+    }
+
+    /// It finished for a reason that makes even an empty answer a real one.
+    pub fn finished_on_purpose(&self) -> bool {
+        self.choices.iter().any(|(_, finish)| finish.is_some_and(|reason| reason != Finish::Stop))
+    }
+
+    /// What of the answer is done, in tokens: the upstream's own running count, else the content frames.
+    pub fn tokens(&self) -> u64 {
+        self.usage.map_or(self.content_frames, |usage| usage.completion_tokens)
+    }
+
+    pub fn hold(&mut self, frame: Frame, delta: Box<Delta>) {
+        self.held_bytes += frame.wire_len();
+        self.held.push(Held { frame, delta });
+    }
+
+    /// The limit that this attempt is under: what was promised by when, and what it means to miss it.
+    pub fn deadline(&self, shape: Shape, streamed: bool, committed: bool, client_is_slow: bool) -> Limit {
+        let idle = || {
+            if client_is_slow { Deadline::NEVER } else { Deadline::after(self.progress, self.timeouts.idle) }
+        };
+        let first = || Deadline::after(self.dispatched, self.timeouts.first_token);
+        let response = || Deadline::after(self.dispatched, self.timeouts.response);
+        let by = match (shape, streamed) {
+            (Shape::ChatStream, _) if self.has_content => return Limit::Idle(idle()),
+            (Shape::Opaque, true) if committed => return Limit::Idle(idle()),
+            (Shape::ChatStream, _) | (Shape::Opaque, true) => first(),
+            (Shape::ChatPlain, _) | (Shape::Opaque, false) => response(),
+        };
+        Limit::First(by)
+    }
+}
+
+/// Which of the time limits applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    First(Deadline),
+    Idle(Deadline),
+}
+
+impl Limit {
+    pub fn deadline(self) -> Deadline {
+        match self {
+            Self::First(by) | Self::Idle(by) => by,
+        }
+    }
+}

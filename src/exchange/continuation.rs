@@ -1,0 +1,169 @@
+//! The request that asks another target to carry on from the partial: the client's own bytes with a few
+//! spans replaced and a few inserted, never re-serialised.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::{Request, Target};
+use crate::policy::{ContinuationMode, PrefillFlags};
+use crate::protocol::Span;
+use crate::protocol::request::{Content, Message, Outline, Role, TokenLimit, outline};
+
+/// What an upstream that does not continue natively is told; JSON text without quotes.
+const INSTRUCTION: &str = "Your previous answer was cut off. Continue it exactly where it stops, without repeating \
+                           or introducing anything.";
+
+/// Why there is no continuation for a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The client's own token limit is used up by what was delivered.
+    NoTokensLeft,
+    /// This target, or this request, cannot be asked to continue.
+    Unsuitable(&'static str),
+}
+
+/// Builds the body for `target`. `partial`: escaped text, not empty; `delivered`: its tokens at least.
+pub fn build(
+    request: &Request,
+    target: &Target,
+    partial: &[u8],
+    delivered: u64,
+) -> Result<SmallVec<[Bytes; 4]>, Refused> {
+    let mut splices = Splices { body: request.body.clone(), list: Vec::new() };
+    splices.replace(request.peek.model_span, target.model.clone());
+    reduce_limits(request, delivered, &mut splices)?;
+    let instruct = match target.continuation {
+        ContinuationMode::None => return Err(Refused::Unsuitable("continuation_none")),
+        ContinuationMode::Instruct => true,
+        ContinuationMode::Prefill => false,
+    };
+    let messages = request.peek.messages.ok_or(Refused::Unsuitable("no_messages"))?;
+    let outline = outline(&request.body, messages).ok_or(Refused::Unsuitable("odd_messages"))?;
+    if instruct {
+        add_instruction(messages, &outline, &mut splices);
+    }
+    let flags = if instruct { PrefillFlags::None } else { target.prefill_flags };
+    add_partial(messages, &outline, partial, flags, &mut splices);
+    if flags == PrefillFlags::Vllm {
+        let start = request.body.iter().position(|byte| *byte == b'{').map_or(0, |at| at + 1);
+        splices.insert(start, "\"continue_final_message\":true,\"add_generation_prompt\":false,");
+    }
+    Ok(splices.apply())
+}
+
+/// What was delivered is taken off the client's token limits.
+fn reduce_limits(request: &Request, delivered: u64, splices: &mut Splices) -> Result<(), Refused> {
+    for limit in [request.peek.max_tokens, request.peek.max_completion_tokens].into_iter().flatten() {
+        let TokenLimit { value_span, value } = limit;
+        let left = value.saturating_sub(delivered);
+        if left == 0 {
+            return Err(Refused::NoTokensLeft);
+        }
+        splices.replace(value_span, Bytes::from(left.to_string()));
+    }
+    Ok(())
+}
+
+/// The instruction joins the leading system message, or becomes one.
+fn add_instruction(messages: Span, outline: &Outline, splices: &mut Splices) {
+    let leading = outline.first.as_ref().filter(|first| matches!(first.role, Role::System | Role::Developer));
+    match leading.map(|first| (first, &first.content)) {
+        Some((_, Content::Text(text))) => {
+            let gap = if text.start == text.end { "" } else { "\\n\\n" };
+            splices.insert(text.end, &format!("{gap}{INSTRUCTION}"));
+        }
+        Some((_, Content::Parts { span, is_empty })) => {
+            let comma = if *is_empty { "" } else { "," };
+            splices.insert(span.end - 1, &format!("{comma}{{\"type\":\"text\",\"text\":\"{INSTRUCTION}\"}}"));
+        }
+        Some((_, Content::None)) | None => {
+            let comma = if outline.count == 0 { "" } else { "," };
+            let message = format!("{{\"role\":\"system\",\"content\":\"{INSTRUCTION}\"}}{comma}");
+            splices.insert(messages.start + 1, &message);
+        }
+    }
+}
+
+/// The partial joins the client's own trailing assistant message, or becomes one.
+fn add_partial(
+    messages: Span,
+    outline: &Outline,
+    partial: &[u8],
+    flags: PrefillFlags,
+    splices: &mut Splices,
+) {
+    let trailing =
+        outline.last.as_ref().filter(|last: &&Message| last.role == Role::Assistant && !last.has_tool_calls);
+    let prefix = if flags == PrefillFlags::Prefix { "\"prefix\":true," } else { "" };
+    if let Some(last) = trailing {
+        let is_joined = match &last.content {
+            Content::Text(text) => {
+                splices.insert_bytes(text.end, Bytes::copy_from_slice(partial));
+                true
+            }
+            Content::Parts { span, is_empty } => {
+                let comma = if *is_empty { "" } else { "," };
+                splices.insert(span.end - 1, &format!("{comma}{{\"type\":\"text\",\"text\":\""));
+                splices.insert_bytes(span.end - 1, Bytes::copy_from_slice(partial));
+                splices.insert(span.end - 1, "\"}");
+                true
+            }
+            Content::None => false,
+        };
+        if is_joined {
+            let own = &splices.body[last.span.start..last.span.end];
+            if memchr::memmem::find(own, b"\"prefix\"").is_none() {
+                splices.insert(last.span.start + 1, prefix);
+            }
+            return;
+        }
+    }
+    let at = messages.end - 1;
+    let comma = if outline.count == 0 { "" } else { "," };
+    splices.insert(at, &format!("{comma}{{{prefix}\"role\":\"assistant\",\"content\":\""));
+    splices.insert_bytes(at, Bytes::copy_from_slice(partial));
+    splices.insert(at, "\"}");
+}
+
+/// Changes to a body, by place.
+struct Splices {
+    body: Bytes,
+    list: Vec<(Span, Bytes)>,
+}
+
+impl Splices {
+    fn replace(&mut self, span: Span, with: Bytes) {
+        self.list.push((span, with));
+    }
+
+    fn insert(&mut self, at: usize, text: &str) {
+        if !text.is_empty() {
+            self.insert_bytes(at, Bytes::copy_from_slice(text.as_bytes()));
+        }
+    }
+
+    fn insert_bytes(&mut self, at: usize, bytes: Bytes) {
+        self.list.push((Span { start: at, end: at }, bytes));
+    }
+
+    /// The body in slices; what was inserted at one place stands there in the order of the calls.
+    fn apply(mut self) -> SmallVec<[Bytes; 4]> {
+        self.list.sort_by_key(|(span, _)| span.start);
+        let mut out = SmallVec::new();
+        let mut at = 0;
+        for (span, with) in self.list {
+            if span.start > at {
+                out.push(self.body.slice(at..span.start));
+            }
+            out.push(with);
+            at = span.end.max(at);
+        }
+        if at < self.body.len() {
+            out.push(self.body.slice(at..));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! What goes to the client of a stream: frames untouched, until a seam; then with the few spans changed that
+//! must be, so that the client sees one id, one role, one `[DONE]`.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::attempt::Held;
+use super::edit::{self, Edit};
+use super::escaped::units;
+use super::machine::Exchange;
+use super::seam::Step;
+use super::{Cause, Kind, Output, Record, StreamOutcome};
+use crate::protocol::{Delta, Span};
+use crate::sse::{DONE, Frame};
+use crate::time::MonoTime;
+
+impl Exchange {
+    /// Forwards a frame of the attempt under way.
+    pub(super) fn emit(&mut self, frame: Frame, delta: &Delta) {
+        self.emit_cut(frame, delta, SmallVec::new());
+    }
+
+    /// Forwards a frame of which `cuts` are left out.
+    fn emit_cut(&mut self, frame: Frame, delta: &Delta, cuts: SmallVec<[Edit; 4]>) {
+        let is_behind_seam = self.attempt.as_ref().is_some_and(|a| a.kind == Kind::MidStreamFallback);
+        let mut edits = cuts;
+        if let Some(span) = delta.edits.error_null_member {
+            edits.push(Edit::cut(span));
+        }
+        if is_behind_seam {
+            if !self.is_wanted_behind_seam(delta) {
+                return;
+            }
+            if let (Some(span), Some(id)) = (delta.edits.id, &self.identity.id) {
+                edits.push(Edit { span, with: id.clone() });
+            }
+            if let (Some(span), Some(created)) = (delta.edits.created, &self.identity.created) {
+                edits.push(Edit { span, with: created.clone() });
+            }
+            if let Some(span) = delta.edits.role_member {
+                edits.push(Edit::cut(span));
+            }
+            self.recovered |=
+                delta.has_content() || delta.choices.iter().any(|choice| choice.finish.is_some());
+        } else {
+            self.note_identity(&frame, delta);
+        }
+        self.partial.note(&frame, delta);
+        self.chunk.extend(edit::apply(frame, &mut edits));
+    }
+
+    /// Behind a seam a second role, an empty delta and the attempt's own usage are not the client's to see.
+    fn is_wanted_behind_seam(&self, delta: &Delta) -> bool {
+        delta.has_content() || delta.choices.iter().any(|choice| choice.finish.is_some())
+    }
+
+    /// Keeps what the stream's first frames call themselves. An empty id is none.
+    fn note_identity(&mut self, frame: &Frame, delta: &Delta) {
+        let value = |span: Span| -> Bytes {
+            let mut text = Vec::with_capacity(span.end - span.start);
+            frame.copy_payload(span.start, span.end, &mut text);
+            Bytes::from(text)
+        };
+        if let Some(span) =
+            delta.edits.id.filter(|span| self.identity.id.is_none() && span.end - span.start > 2)
+        {
+            self.identity.id = Some(value(span));
+            self.identity.created = delta.edits.created.map(value);
+            self.identity.model = self.target().map(|(_, target)| target.model.clone());
+        }
+    }
+
+    /// Takes a frame while the seam is undecided.
+    pub(super) fn hold_at_seam(&mut self, frame: Frame, delta: Box<Delta>, now: MonoTime) {
+        let Some(attempt) = &mut self.attempt else { return };
+        let Some(seam) = &mut attempt.seam else { return };
+        let mut text = Vec::new();
+        for span in &delta.text {
+            frame.copy_payload(span.start, span.end, &mut text);
+        }
+        let blocks = delta.has_content() && text.is_empty();
+        attempt.held_bytes += frame.wire_len();
+        attempt.held.push(Held { frame, delta });
+        let step = if blocks {
+            // Reasoning or a call instead of text: there is no seam to look for.
+            seam.finish(now)
+        } else if text.is_empty() {
+            Step::Hold
+        } else {
+            seam.push(&text, now)
+        };
+        self.on_seam_step(step, now);
+        if self.attempt.as_ref().is_some_and(|a| a.held_bytes > self.plan.limits.hold_bytes) {
+            self.attempt_failed(Cause::TooLarge, now);
+        }
+    }
+
+    pub(super) fn on_seam_deadline(&mut self, now: MonoTime) {
+        let Some(seam) = self.attempt.as_mut().and_then(|attempt| attempt.seam.as_mut()) else { return };
+        let step = seam.time_out(now);
+        self.on_seam_step(step, now);
+    }
+
+    /// The attempt's answer ended with its seam undecided. False: that made the attempt fail.
+    pub(super) fn finish_seam(&mut self, now: MonoTime) -> bool {
+        let Some(seam) = self.attempt.as_mut().and_then(|attempt| attempt.seam.as_mut()) else { return true };
+        let step = seam.finish(now);
+        self.on_seam_step(step, now);
+        step != Step::Depart
+    }
+
+    fn on_seam_step(&mut self, step: Step, now: MonoTime) {
+        match step {
+            Step::Hold => {}
+            Step::Depart => self.attempt_failed(Cause::RestartFailed, now),
+            Step::Drop => {
+                // What else than text the frames said (a finish_reason) is kept.
+                if let Some(attempt) = &mut self.attempt {
+                    attempt.held.retain(|held| held.delta.text.is_empty());
+                    attempt.held_bytes = attempt.held.iter().map(|held| held.frame.wire_len()).sum();
+                }
+            }
+            Step::Release { skip, kind } => {
+                let Some(attempt) = &mut self.attempt else { return };
+                attempt.seam = None;
+                let target = attempt.target;
+                let since = self.breach.as_ref().map_or(now, |breach| breach.since);
+                self.record(Record::Seam { target, kind, after: now.since(since) });
+                self.release(skip);
+            }
+        }
+    }
+
+    /// Forwards the held frames without the first `skip` units of their text.
+    fn release(&mut self, mut skip: usize) {
+        for Held { frame, delta } in self.take_held() {
+            let mut cuts = SmallVec::new();
+            let mut delta = delta;
+            for span in &mut delta.text {
+                let cut = units_to_cut(&frame, *span, &mut skip);
+                if cut > 0 {
+                    cuts.push(Edit::cut(Span { start: span.start, end: span.start + cut }));
+                    span.start += cut;
+                }
+            }
+            delta.text.retain(|span| span.start < span.end);
+            self.emit_cut(frame, &delta, cuts);
+        }
+    }
+
+    /// The proper end of a stream: the usage of all attempts if the client asked, `[DONE]`, the end.
+    pub(super) fn finish_stream(&mut self, now: MonoTime) {
+        self.last_usage = self.attempt.as_ref().and_then(|attempt| attempt.usage);
+        if self.breach.is_some() && self.request.peek.include_usage {
+            self.push_merged_usage();
+        }
+        self.chunk.push(Bytes::from_static(DONE));
+        self.flush(now);
+        if let Some(attempt) = self.close_attempt(Cause::Answered, true, now) {
+            debug_assert!(attempt.held.is_empty());
+        }
+        self.outputs.push_back(Output::Finish);
+        self.end(if self.recovered { StreamOutcome::PartialRecovered } else { StreamOutcome::Success });
+    }
+}
+
+/// How many bytes of the span's text the next `skip` units take; `skip` is reduced by those.
+fn units_to_cut(frame: &Frame, span: Span, skip: &mut usize) -> usize {
+    if *skip == 0 {
+        return 0;
+    }
+    let mut text = Vec::with_capacity(span.end - span.start);
+    frame.copy_payload(span.start, span.end, &mut text);
+    let mut cut = 0;
+    for unit in units(&text) {
+        if *skip == 0 {
+            break;
+        }
+        *skip -= 1;
+        cut = unit.end.unwrap_or(cut);
+    }
+    cut
+}

@@ -1,0 +1,128 @@
+//! JSON string text read without its quotes, still escaped, as UTF-16 units with their places.
+//!
+//! Two upstreams may escape the same text differently (`\u4f60` and the character itself; `/` and `\/`), and
+//! an emoji may come as two lone halves in two deltas. UTF-16 units compare all of that as equal.
+//! Grammar: RFC 8259, section 7. What is malformed stands for itself, unit by unit, and nothing panics.
+
+/// One UTF-16 unit and the offset just behind the text it was written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    pub value: u16,
+    /// Offset in the escaped text where what follows this unit begins. The first half of a character that
+    /// is written raw has none of its own: the text cannot be cut inside it.
+    pub end: Option<usize>,
+}
+
+/// The units of `text` in order.
+pub fn units(text: &[u8]) -> Units<'_> {
+    Units { text, at: 0, second: None }
+}
+
+#[derive(Clone, Debug)]
+pub struct Units<'a> {
+    text: &'a [u8],
+    at: usize,
+    second: Option<Unit>,
+}
+
+impl Iterator for Units<'_> {
+    type Item = Unit;
+
+    fn next(&mut self) -> Option<Unit> {
+        if let Some(second) = self.second.take() {
+            return Some(second);
+        }
+        let rest = self.text.get(self.at..)?;
+        let (&first, _) = rest.split_first()?;
+        if first == b'\\' {
+            let (value, len) = escape(rest);
+            self.at += len;
+            return Some(Unit { value, end: Some(self.at) });
+        }
+        let (c, len) = character(rest);
+        self.at += len;
+        let mut halves = [0; 2];
+        match *c.encode_utf16(&mut halves) {
+            [high, low] => {
+                self.second = Some(Unit { value: low, end: Some(self.at) });
+                Some(Unit { value: high, end: None })
+            }
+            _ => Some(Unit { value: halves[0], end: Some(self.at) }),
+        }
+    }
+}
+
+/// The escape that `rest` begins with, and its length.
+fn escape(rest: &[u8]) -> (u16, usize) {
+    match rest.get(1) {
+        Some(b'n') => (0x0a, 2),
+        Some(b't') => (0x09, 2),
+        Some(b'r') => (0x0d, 2),
+        Some(b'b') => (0x08, 2),
+        Some(b'f') => (0x0c, 2),
+        Some(b'u') => {
+            let hex = rest.get(2..6).and_then(|digits| std::str::from_utf8(digits).ok());
+            match hex.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
+                Some(value) => (value, 6),
+                None => (u16::from(b'u'), 2),
+            }
+        }
+        Some(&other) if other.is_ascii() => (u16::from(other), 2),
+        _ => (u16::from(b'\\'), 1),
+    }
+}
+
+/// The character that `rest` begins with, and its length; U+FFFD for a byte that begins none.
+fn character(rest: &[u8]) -> (char, usize) {
+    let first = rest.first().copied().unwrap_or(0);
+    if first.is_ascii() {
+        return (char::from(first), 1);
+    }
+    let head = rest.get(..4).unwrap_or(rest);
+    let valid = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(head.get(..error.valid_up_to()).unwrap_or(&[])).unwrap_or(""),
+    };
+    valid.chars().next().map_or((char::REPLACEMENT_CHARACTER, 1), |c| (c, c.len_utf8()))
+}
+
+/// Whether a unit is white space of ASCII or a no-break space: what models double at a seam.
+pub fn is_space(unit: u16) -> bool {
+    matches!(unit, 0x20 | 0x09..=0x0d | 0xa0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Vec<u16> {
+        units(text.as_bytes()).map(|unit| unit.value).collect()
+    }
+
+    #[test]
+    fn reads_all_ways_to_write_the_same_text_as_equal() {
+        let cases = [
+            ("an escaped character", "你", "\\u4f60"),
+            ("a solidus", "/", "\\/"),
+            ("a line end", "\\n", "\\u000a"),
+            ("an emoji", "😀", "\\ud83d\\ude00"),
+            ("hex case", "\\u00e9", "\\u00E9"),
+        ];
+        for (name, a, b) in cases {
+            assert_eq!(values(a), values(b), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_text_can_be_cut_behind_every_unit_but_inside_a_raw_character() {
+        let ends: Vec<_> = units("a\\n😀\\ud83d".as_bytes()).map(|unit| unit.end).collect();
+        assert_eq!(ends, [Some(1), Some(3), None, Some(7), Some(13)]);
+    }
+
+    #[test]
+    fn malformed_text_is_read_to_its_end() {
+        for text in [&b"\\"[..], b"\\u12", b"\xff\xfe", b"a\xe4\xbd", b"\\u00zz", b"\\\xff"] {
+            assert!(units(text).count() > 0, "{text:?}");
+        }
+    }
+}

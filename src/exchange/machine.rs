@@ -1,0 +1,336 @@
+//! The machine's state, its inputs and its one timer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::answer::Answer;
+use super::attempt::{Attempt, Limit};
+use super::partial::Partial;
+use super::{AttemptId, Cause, Fact, Input, Kind, Output, Plan, Record, Request, Shape, StreamOutcome};
+use crate::policy::FailureMode;
+use crate::policy::balance::Order;
+use crate::protocol::Usage;
+use crate::protocol::openai_chat::Reader;
+use crate::sse::Frame;
+use crate::time::{Deadline, MonoTime};
+
+/// A dispatch that waits for its time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub at: MonoTime,
+    pub kind: Kind,
+}
+
+/// A mid-stream failure that is being recovered from.
+#[derive(Clone, Debug)]
+pub(super) struct Breach {
+    /// The failure that began it: what the client is told if nothing helps.
+    pub cause: Cause,
+    pub since: MonoTime,
+}
+
+/// What the stream's frames call themselves, from the first that did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Identity {
+    pub id: Option<Bytes>,
+    pub created: Option<Bytes>,
+    pub model: Option<Bytes>,
+}
+
+/// One client request and everything done to answer it.
+#[derive(Debug)]
+pub struct Exchange {
+    pub(super) plan: Arc<Plan>,
+    pub(super) request: Request,
+    /// Targets in the order they are asked; `position` is the current one's place in it.
+    pub(super) order: Order,
+    pub(super) position: usize,
+    pub(super) started: MonoTime,
+    pub(super) unix_at_start: u64,
+    pub(super) total: Deadline,
+    pub(super) seed: u64,
+    pub(super) attempt: Option<Box<Attempt>>,
+    pub(super) attempts: u32,
+    pub(super) pending: Option<Pending>,
+    pub(super) retries: u32,
+    pub(super) redialled: bool,
+    pub(super) fallbacks: u32,
+    pub(super) mid_stream_fallbacks: u32,
+    pub(super) last_answer: Option<Box<Answer>>,
+    /// Until when targets asked to be left alone.
+    pub(super) limited: SmallVec<[(usize, MonoTime); 0]>,
+    pub(super) committed: Option<u16>,
+    pub(super) partial: Partial,
+    pub(super) identity: Identity,
+    pub(super) breach: Option<Box<Breach>>,
+    /// Tokens of earlier attempts that stand in the partial.
+    pub(super) spent_tokens: u64,
+    pub(super) prompt_tokens: u64,
+    /// What the attempt that completed the answer cost.
+    pub(super) last_usage: Option<Usage>,
+    /// Content of a mid-stream fallback was forwarded.
+    pub(super) recovered: bool,
+    pub(super) window_full: bool,
+    pub(super) last_write: MonoTime,
+    /// What this step has for the client: it goes out as one chunk.
+    pub(super) chunk: SmallVec<[Bytes; 4]>,
+    pub(super) outputs: VecDeque<Output>,
+    pub(super) outcome: Option<StreamOutcome>,
+}
+
+impl Exchange {
+    /// Begins an exchange and dispatches its first attempt. `order` must not be empty. `unix_now`: seconds, for
+    /// Retry-After dates; `seed`: what jitter is drawn from.
+    pub fn new(
+        plan: Arc<Plan>,
+        request: Request,
+        order: Order,
+        now: MonoTime,
+        unix_now: u64,
+        seed: u64,
+    ) -> Self {
+        let is_kept =
+            request.shape == Shape::ChatStream && plan.policy.stream_failure.mode == FailureMode::Continue;
+        let partial = Partial::new(&request.peek, is_kept, plan.limits.partial);
+        let total = order
+            .first()
+            .and_then(|first| plan.targets.get(usize::from(*first)))
+            .map_or(Deadline::NEVER, |target| Deadline::after(now, target.timeouts.total));
+        let mut exchange = Self {
+            plan,
+            request,
+            order,
+            position: 0,
+            started: now,
+            unix_at_start: unix_now,
+            total,
+            seed,
+            attempt: None,
+            attempts: 0,
+            pending: None,
+            retries: 0,
+            redialled: false,
+            fallbacks: 0,
+            mid_stream_fallbacks: 0,
+            last_answer: None,
+            limited: SmallVec::new(),
+            committed: None,
+            partial,
+            identity: Identity::default(),
+            breach: None,
+            spent_tokens: 0,
+            prompt_tokens: 0,
+            last_usage: None,
+            recovered: false,
+            window_full: false,
+            last_write: now,
+            chunk: SmallVec::new(),
+            outputs: VecDeque::new(),
+            outcome: None,
+        };
+        exchange.dispatch(Kind::Initial, now);
+        exchange
+    }
+
+    /// Takes a fact. `reader` is scratch that may be shared by all exchanges of a thread.
+    pub fn handle_input(&mut self, input: Input, now: MonoTime, reader: &mut Reader) {
+        match input {
+            Input::Upstream { attempt, facts } => self.on_facts(attempt, facts, now, reader),
+            Input::ClientGone => self.on_client_gone(now),
+            Input::WindowFull => self.window_full = true,
+            Input::WindowOpen => {
+                self.window_full = false;
+                self.last_write = now;
+                if let Some(attempt) = &mut self.attempt {
+                    attempt.progress = now;
+                }
+            }
+        }
+        self.flush(now);
+    }
+
+    /// To be called at `poll_timeout`; too early a call does nothing.
+    pub fn handle_timeout(&mut self, now: MonoTime) {
+        if self.outcome.is_some() {
+            return;
+        }
+        if self.total.is_past(now) {
+            self.on_total_deadline(now);
+        } else if self.pending.is_some_and(|pending| pending.at <= now) {
+            if let Some(pending) = self.pending.take() {
+                self.dispatch(pending.kind, now);
+            }
+        } else {
+            self.check_attempt(now);
+        }
+        self.flush(now);
+        if self.heartbeat().is_past(now) {
+            self.outputs.push_back(Output::Body(SmallVec::from_elem(Bytes::from_static(HEARTBEAT), 1)));
+            self.last_write = now;
+        }
+    }
+
+    /// The next effect to carry out.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When `handle_timeout` must be called next.
+    pub fn poll_timeout(&self) -> Option<MonoTime> {
+        if self.outcome.is_some() {
+            return None;
+        }
+        let pending = self.pending.map_or(Deadline::NEVER, |pending| Deadline::at(pending.at));
+        let mut next = self.total.or_sooner(pending).or_sooner(self.heartbeat());
+        if let Some(attempt) = &self.attempt {
+            let seam = attempt.seam.as_ref().map_or(Deadline::NEVER, |seam| seam.deadline());
+            next = next
+                .or_sooner(attempt.settle)
+                .or_sooner(attempt.error_body)
+                .or_sooner(seam)
+                .or_sooner(self.limit(attempt).deadline());
+        }
+        next.time()
+    }
+
+    /// How it ended, once it has.
+    pub fn outcome(&self) -> Option<StreamOutcome> {
+        self.outcome
+    }
+
+    /// Bytes held of the attempt's answer: frames before the commit or at the seam, a body that is collected.
+    pub fn held_bytes(&self) -> usize {
+        self.attempt.as_ref().map_or(0, |attempt| attempt.held_bytes + attempt.body_bytes)
+    }
+
+    fn limit(&self, attempt: &Attempt) -> Limit {
+        let shape = self.request.shape;
+        attempt.deadline(shape, self.request.peek.stream, self.committed.is_some(), self.window_full)
+    }
+
+    fn heartbeat(&self) -> Deadline {
+        let is_due = self.request.shape == Shape::ChatStream
+            && self.committed.is_some()
+            && self.outcome.is_none()
+            && !self.window_full;
+        if is_due { Deadline::after(self.last_write, self.plan.limits.heartbeat) } else { Deadline::NEVER }
+    }
+
+    fn on_facts(&mut self, id: AttemptId, facts: Vec<Fact>, now: MonoTime, reader: &mut Reader) {
+        for fact in facts {
+            if !self.attempt.as_ref().is_some_and(|attempt| attempt.id == id) {
+                return;
+            }
+            match fact {
+                Fact::Head(head) => self.on_head(head, now),
+                Fact::Frames(frames) => self.on_frames(id, frames, now, reader),
+                Fact::Bytes(bytes) => self.on_bytes(bytes, now),
+                Fact::Ended => self.on_ended(now, reader),
+                Fact::Failed(fault) => self.attempt_failed(Cause::Fault(fault), now),
+            }
+        }
+    }
+
+    fn on_frames(&mut self, id: AttemptId, frames: Vec<Frame>, now: MonoTime, reader: &mut Reader) {
+        let mut reads = Vec::new();
+        for frame in frames {
+            reader.read(frame, &mut reads);
+            for read in reads.drain(..) {
+                if self.attempt.as_ref().is_some_and(|attempt| attempt.id == id) {
+                    self.on_read(read, now);
+                }
+            }
+        }
+    }
+
+    /// The limits of the attempt under way, the narrowest first.
+    fn check_attempt(&mut self, now: MonoTime) {
+        let Some(attempt) = &self.attempt else { return };
+        let limit = self.limit(attempt);
+        let seam_is_due = attempt.seam.as_ref().is_some_and(|seam| seam.deadline().is_past(now));
+        if attempt.settle.is_past(now) {
+            self.on_settled(now);
+        } else if attempt.error_body.is_past(now) {
+            self.on_error_body(now);
+        } else if seam_is_due {
+            self.on_seam_deadline(now);
+        } else if limit.deadline().is_past(now) {
+            let cause = match limit {
+                Limit::First(_) => Cause::FirstTokenTimeout,
+                Limit::Idle(_) => Cause::IdleTimeout,
+            };
+            self.attempt_failed(cause, now);
+        }
+    }
+
+    fn on_client_gone(&mut self, now: MonoTime) {
+        if self.outcome.is_some() {
+            return;
+        }
+        self.pending = None;
+        self.chunk.clear();
+        self.close_attempt(Cause::ClientGone, false, now);
+        let outcome =
+            if self.recovered { StreamOutcome::PartialRecovered } else { StreamOutcome::ClientAborted };
+        self.end(outcome);
+    }
+
+    /// Closes the attempt under way, if there is one.
+    pub(super) fn close_attempt(&mut self, cause: Cause, drain: bool, now: MonoTime) -> Option<Box<Attempt>> {
+        let attempt = self.attempt.take()?;
+        self.outputs.push_back(Output::Close { attempt: attempt.id, drain });
+        self.record(Record::AttemptEnded {
+            attempt: attempt.id,
+            target: attempt.target,
+            kind: attempt.kind,
+            result: cause,
+            status: attempt.status,
+            took: now.since(attempt.dispatched),
+            request_id: attempt.request_id.clone(),
+            usage: attempt.usage,
+        });
+        Some(attempt)
+    }
+
+    /// The exchange is over; its terminal output must stand before.
+    pub(super) fn end(&mut self, outcome: StreamOutcome) {
+        debug_assert!(self.attempt.is_none() && self.pending.is_none());
+        let target = self.order.get(self.position).map(|target| usize::from(*target));
+        let usage = self.merged_usage();
+        self.outcome = Some(outcome);
+        self.record(Record::Ended { outcome, status: self.committed, target, usage });
+    }
+
+    /// Hands what this step has for the client on, as one chunk.
+    pub(super) fn flush(&mut self, now: MonoTime) {
+        if !self.chunk.is_empty() {
+            // An output that ends the body was queued by the same step only after a flush of its own.
+            self.outputs.push_back(Output::Body(std::mem::take(&mut self.chunk)));
+            self.last_write = now;
+        }
+    }
+
+    pub(super) fn record(&mut self, record: Record) {
+        self.outputs.push_back(Output::Record(Box::new(record)));
+    }
+
+    /// A random number (splitmix64).
+    pub(super) fn draw(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn time_left(&self, now: MonoTime) -> Option<Duration> {
+        self.total.left(now)
+    }
+}
+
+/// A comment: one line, since a blank line behind it makes some clients dispatch an empty event.
+const HEARTBEAT: &[u8] = b": keep-alive\n";

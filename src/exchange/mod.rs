@@ -1,0 +1,352 @@
+//! The failover state machine: one client request and everything done to answer it, without a socket.
+//!
+//! [`Exchange`] is told facts ([`Input`]) and the time, and answers with effects ([`Output`]). Whoever owns it
+//! carries the outputs out in order, and calls [`Exchange::handle_timeout`] at [`Exchange::poll_timeout`].
+//!
+//! ```text
+//! Choosing -> Waiting (no head yet) -> Holding (head seen, not committed) -> Streaming -> Switching -> Ended
+//! ```
+//!
+//! # Invariants (`check_invariants`, after every step in tests)
+//! * At most one response head; one terminal thing at most ([DONE] xor error frame), and nothing after it.
+//! * The text delivered is the concatenation of the forwarded deltas.
+//! * No attempt is opened after the client left, nor past the budgets; every opened attempt is closed once.
+//! * `poll_timeout` is None only when the exchange has ended, unless no limit is set at all.
+
+mod answer;
+mod attempt;
+mod continuation;
+mod delivery;
+mod dispatch;
+mod edit;
+mod escaped;
+mod gate;
+mod intake;
+mod machine;
+mod partial;
+mod seam;
+mod switch;
+mod usage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::error::Code;
+use crate::http1::{Headers, ResponseHead};
+use crate::policy::trigger::Why;
+use crate::policy::{ContinuationMode, PrefillFlags, RoutePolicy, Timeouts, Trigger};
+use crate::protocol::request::RequestPeek;
+use crate::protocol::{InBandError, Usage};
+use crate::sse::Frame;
+
+pub use intake::{Intake, IntakeLimits};
+pub use machine::Exchange;
+pub use seam::SeamKind;
+
+/// A route as the machine needs it: shared by all its exchanges.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub route: Arc<str>,
+    pub targets: Vec<Target>,
+    pub policy: RoutePolicy,
+    pub limits: Limits,
+}
+
+/// An upstream plus the model name to ask it for.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// What logs, metrics and `x-baton-served-by` call it.
+    pub label: Arc<str>,
+    /// The model as a JSON string, quotes included.
+    pub model: Bytes,
+    pub timeouts: Timeouts,
+    pub continuation: ContinuationMode,
+    pub prefill_flags: PrefillFlags,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Frames held before the commit or at the seam, bytes.
+    pub hold_bytes: usize,
+    /// A plain answer, held whole before the commit, bytes.
+    pub response_body: usize,
+    /// Delivered text past which a stream is not continued, bytes.
+    pub partial: usize,
+    /// A comment line after that long without a write, once committed; zero: never.
+    pub heartbeat: Duration,
+}
+
+/// The arbitrary but ample bound on frames that say nothing yet.
+pub const HOLD_BYTES: usize = 64 * 1024;
+
+/// The client's request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub shape: Shape,
+    pub body: Bytes,
+    pub peek: RequestPeek,
+}
+
+/// How much Baton understands of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A chat completion as an event stream.
+    ChatStream,
+    /// A chat completion as one JSON body: held whole before the commit.
+    ChatPlain,
+    /// Any other path: bytes, committed at the first of them.
+    Opaque,
+}
+
+/// Numbers the attempts of one exchange from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Initial,
+    Retry,
+    Fallback,
+    MidStreamFallback,
+}
+
+impl Kind {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Initial => "initial",
+            Self::Retry => "retry",
+            Self::Fallback => "fallback",
+            Self::MidStreamFallback => "mid_stream_fallback",
+        }
+    }
+}
+
+/// What became known of an attempt's response, in the order of its bytes.
+#[derive(Debug)]
+pub enum Fact {
+    Head(Box<ResponseHead>),
+    /// Whole frames of an event stream.
+    Frames(Vec<Frame>),
+    /// Bytes of a body that is no event stream.
+    Bytes(Bytes),
+    /// The body ended properly. Nothing follows.
+    Ended,
+    /// It will not end properly. Nothing follows.
+    Failed(Fault),
+}
+
+/// Why no proper end of a response will come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    ConnectFailed,
+    DnsFailed,
+    TlsFailed,
+    /// A pooled connection that had been closed before the request was sent on it.
+    StaleConnection,
+    /// Reset or closed before any byte of the response.
+    ClosedEarly,
+    /// Reset or closed within the response.
+    Cut,
+    /// Not HTTP, or not what was asked for; the text says what was seen.
+    Protocol(String),
+    /// A head or a frame over its limit.
+    TooLarge,
+    /// The attempt's own actor or task died.
+    Died,
+}
+
+#[derive(Debug)]
+pub enum Input {
+    /// What was read of an attempt, one read at a time. Facts of closed attempts are ignored.
+    Upstream { attempt: AttemptId, facts: Vec<Fact> },
+    /// The client went away: nothing reaches it any more.
+    ClientGone,
+    /// What was read and not yet written to the client reached the window: the upstream waits for the client.
+    WindowFull,
+    /// It is below the window again.
+    WindowOpen,
+}
+
+/// What the owner must carry out, in order.
+#[derive(Debug)]
+pub enum Output {
+    /// Send `body` to a target and report what comes. `fresh`: on a connection that was never used before.
+    Open { attempt: AttemptId, target: usize, kind: Kind, body: SmallVec<[Bytes; 4]>, fresh: bool },
+    /// Let go of an attempt. `drain`: its answer is complete, so what is left of the body may be read off
+    /// within a short while and the connection be used again; otherwise it is cut.
+    Close { attempt: AttemptId, drain: bool },
+    /// The response head goes to the client: the commit.
+    Head(Box<ClientHead>),
+    /// Bytes of the response body, to be written as one chunk.
+    Body(SmallVec<[Bytes; 4]>),
+    /// The response body ends properly.
+    Finish,
+    /// The response body is left unterminated and the connection closed.
+    Abort,
+    /// Something to log, count or bill.
+    Record(Box<Record>),
+}
+
+/// The head of the client's response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientHead {
+    pub status: u16,
+    /// In order; without framing and connection fields, which are the connection's own.
+    pub headers: Headers,
+    /// The body's length, if it is known.
+    pub length: Option<u64>,
+    /// The target whose answer this begins, if it is an upstream's.
+    pub served_by: Option<usize>,
+    /// That upstream's own name for the request.
+    pub upstream_request_id: Option<Bytes>,
+}
+
+/// How an exchange's stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamOutcome {
+    Success,
+    PartialRecovered,
+    PartialFailed,
+    ClientAborted,
+}
+
+impl StreamOutcome {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::PartialRecovered => "partial_recovered",
+            Self::PartialFailed => "partial_failed",
+            Self::ClientAborted => "client_aborted",
+        }
+    }
+}
+
+/// What happened, for logs, metrics and the bill.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    AttemptEnded {
+        attempt: AttemptId,
+        target: usize,
+        kind: Kind,
+        result: Cause,
+        /// The status of its response head, if one came.
+        status: Option<u16>,
+        took: Duration,
+        /// The upstream's own request id.
+        request_id: Option<Bytes>,
+        usage: Option<Usage>,
+    },
+    /// A mid-stream failure was judged.
+    Broken {
+        target: usize,
+        trigger: Trigger,
+        terminated: Option<Why>,
+    },
+    /// A target was passed over without being asked.
+    Skipped {
+        target: usize,
+        reason: &'static str,
+    },
+    /// The text of a further attempt was joined to the partial, `after` the failure.
+    Seam {
+        target: usize,
+        kind: SeamKind,
+        after: Duration,
+    },
+    /// Frames that were dropped.
+    FrameDropped {
+        reason: &'static str,
+    },
+    Ended {
+        outcome: StreamOutcome,
+        status: Option<u16>,
+        target: Option<usize>,
+        usage: Option<Usage>,
+    },
+}
+
+/// How an attempt ended. One value, from which policy, logs and the client's error are derived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Its answer is complete.
+    Answered,
+    /// The client left.
+    ClientGone,
+    Fault(Fault),
+    /// An error status; the whole answer is kept beside it.
+    Status(InBandError),
+    /// An error inside a 200 stream.
+    InBand(InBandError),
+    /// No content, head or whole answer in time.
+    FirstTokenTimeout,
+    IdleTimeout,
+    /// The body stayed open after `[DONE]` without a finish_reason.
+    NoProperEnd,
+    /// A clean end without finish_reason and `[DONE]`.
+    Truncated,
+    Undecodable,
+    Empty,
+    /// An answer, or frames that say nothing, over the limit.
+    TooLarge,
+    /// A 200 body that is neither a stream nor a completion.
+    NotAnAnswer,
+    /// It started the answer over and then departed from it, or took too long to catch up.
+    RestartFailed,
+    DeadlinePassed,
+}
+
+impl Cause {
+    /// The name in logs and metrics.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::ClientGone => "client_gone",
+            Self::Fault(Fault::ConnectFailed) => "connect_failed",
+            Self::Fault(Fault::DnsFailed) => "dns_failed",
+            Self::Fault(Fault::TlsFailed) => "tls_failed",
+            Self::Fault(Fault::StaleConnection) => "stale_connection",
+            Self::Fault(Fault::ClosedEarly) => "closed_early",
+            Self::Fault(Fault::Cut) => "cut",
+            Self::Fault(Fault::Protocol(_)) | Self::NotAnAnswer => "protocol_error",
+            Self::Fault(Fault::TooLarge) | Self::TooLarge => "too_large",
+            Self::Fault(Fault::Died) => "died",
+            Self::Status(_) => "status",
+            Self::InBand(_) => "in_band_error",
+            Self::FirstTokenTimeout => "first_token_timeout",
+            Self::IdleTimeout => "idle_timeout",
+            Self::NoProperEnd => "no_proper_end",
+            Self::Truncated => "truncated",
+            Self::Undecodable => "undecodable",
+            Self::Empty => "empty_answer",
+            Self::RestartFailed => "restart_failed",
+            Self::DeadlinePassed => "deadline_passed",
+        }
+    }
+
+    /// The error that stands for it when nothing of an upstream's can be shown.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::FirstTokenTimeout | Self::IdleTimeout | Self::DeadlinePassed => Code::UpstreamTimeout,
+            Self::Fault(Fault::ConnectFailed | Fault::DnsFailed | Fault::TlsFailed) => {
+                Code::UpstreamUnavailable
+            }
+            Self::Fault(Fault::Protocol(_)) | Self::NotAnAnswer | Self::Undecodable | Self::TooLarge => {
+                Code::UpstreamProtocol
+            }
+            Self::Fault(Fault::TooLarge) => Code::UpstreamProtocol,
+            Self::Fault(Fault::Died) => Code::Internal,
+            Self::Empty => Code::EmptyAnswer,
+            Self::Fault(Fault::StaleConnection | Fault::ClosedEarly | Fault::Cut)
+            | Self::Answered
+            | Self::ClientGone
+            | Self::Status(_)
+            | Self::InBand(_)
+            | Self::NoProperEnd
+            | Self::Truncated
+            | Self::RestartFailed => Code::UpstreamFailed,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+use super::*;
+
+const START: MonoTime = MonoTime::ORIGIN;
+const CATCH_UP: Duration = Duration::from_secs(60);
+
+/// Feeds the deltas 1 ms apart and gives what is delivered after the partial, or None where it departed.
+fn join(partial: &str, deltas: &[&str], native: bool) -> (Option<String>, Option<SeamKind>) {
+    let mut seam = Seam::new(partial.as_bytes(), native, CATCH_UP);
+    let (mut held, mut delivered, mut decided) = (String::new(), String::new(), None);
+    let take =
+        |step: Step, held: &mut String, delivered: &mut String, decided: &mut Option<SeamKind>| match step {
+            Step::Hold => true,
+            Step::Drop => {
+                held.clear();
+                true
+            }
+            Step::Release { skip, kind } => {
+                delivered.extend(std::mem::take(held).chars().skip(skip));
+                *decided = Some(kind);
+                true
+            }
+            Step::Depart => false,
+        };
+    for (at, delta) in deltas.iter().enumerate() {
+        if decided.is_some() {
+            delivered.push_str(delta);
+            continue;
+        }
+        held.push_str(delta);
+        let step = seam.push(delta.as_bytes(), START.after(Duration::from_millis(at as u64)));
+        if !take(step, &mut held, &mut delivered, &mut decided) {
+            return (None, None);
+        }
+    }
+    if decided.is_none() && !take(seam.finish(START), &mut held, &mut delivered, &mut decided) {
+        return (None, None);
+    }
+    (Some(delivered), decided)
+}
+
+const STORY: &str = "The old sailor looked at the sea and thought of home. ";
+
+#[test]
+fn joins_every_kind_of_seam() {
+    use SeamKind::{Exact, None as Plain, Overlap, Restart};
+    let cases: &[(&str, &str, &[&str], bool, &str, SeamKind)] = &[
+        ("goes on", STORY, &["Then ", "he slept."], false, "Then he slept.", Plain),
+        ("goes on natively", STORY, &["Then ", "he slept."], true, "Then he slept.", Exact),
+        (
+            "starts over",
+            STORY,
+            &["The old sailor ", "looked at the sea and thought", " of home. Then"],
+            false,
+            "Then",
+            Restart,
+        ),
+        (
+            "starts over natively",
+            STORY,
+            &["The old sailor ", "looked at the sea and thought", " of home. Then"],
+            true,
+            "Then",
+            Restart,
+        ),
+        (
+            "starts over in one delta",
+            STORY,
+            &["The old sailor looked at the sea and thought of home. Then"],
+            true,
+            "Then",
+            Restart,
+        ),
+        ("a short partial starts over", "Hello", &["Hel", "lo", " you"], false, " you", Restart),
+        ("repeats the last words", STORY, &["thought of home. Then"], false, "Then", Overlap),
+        (
+            "repeats them natively: kept",
+            STORY,
+            &["thought of home. Then"],
+            true,
+            "thought of home. Then",
+            Exact,
+        ),
+        (
+            "repeats them with other white space",
+            STORY,
+            &["thought\\n of  home. Then"],
+            false,
+            "Then",
+            Overlap,
+        ),
+        ("five characters are no overlap", "one two", &["e two three"], false, "e two three", Plain),
+        ("doubles a space", STORY, &[" Then"], false, "Then", Plain),
+        ("doubles a space natively: kept", STORY, &[" Then"], true, " Then", Exact),
+        ("white space that is no repeat is kept", STORY, &["\\nThen"], false, "\\nThen", Plain),
+        ("ha ha ha", "ha ha ha ", &["ha ha ha ", "ha!"], true, "ha ha ha ha!", Exact),
+        (
+            "ha ha ha after an instruction",
+            "ha ha ha ha ",
+            &["ha ha ha ", "ha!"],
+            false,
+            "ha ha ha ha!",
+            Plain,
+        ),
+        (
+            "the same beginning, natively",
+            STORY,
+            &["The old sailor ", "slept."],
+            true,
+            "The old sailor slept.",
+            Exact,
+        ),
+        ("ends at once", STORY, &[], true, "", Exact),
+    ];
+    for (name, partial, deltas, native, want, kind) in cases {
+        // The helper skips characters, so escapes are compared on text without them.
+        let plain = |text: &str| text.replace("\\n", "\n");
+        let deltas: Vec<String> = deltas.iter().map(|delta| plain(delta)).collect();
+        let deltas: Vec<&str> = deltas.iter().map(String::as_str).collect();
+        let got = join(&plain(partial), &deltas, *native);
+        assert_eq!(got, (Some(plain(want)), Some(*kind)), "{name}");
+    }
+}
+
+#[test]
+fn a_restart_that_departs_or_ends_early_fails() {
+    let cases: [(&str, &[&str]); 2] = [
+        ("departs", &["The old sailor looked at the sea ", "but not of home"]),
+        ("ends early", &["The old sailor looked at the sea "]),
+    ];
+    for (name, deltas) in cases {
+        assert_eq!(join(STORY, deltas, false), (None, None), "{name}");
+    }
+}
+
+#[test]
+fn two_readings_remove_nothing() {
+    // Its beginning and its end are the same: the new text may start over or repeat the end.
+    let partial = "He went home and he slept. He went home";
+    assert_eq!(join(partial, &["He went home"], false).0.as_deref(), Some("He went home"));
+    // What follows tells them apart.
+    assert_eq!(join(partial, &["He went home", " once more."], false).0.as_deref(), Some(" once more."));
+}
+
+#[test]
+fn a_slow_restart_is_caught_at_the_time_limit() {
+    let mut seam = Seam::new(STORY.as_bytes(), false, CATCH_UP);
+    assert_eq!(seam.push(b"The ", START), Step::Hold);
+    assert_eq!(seam.deadline(), Deadline::at(START.after(HOLD_TIME)));
+    assert_eq!(seam.time_out(START.after(HOLD_TIME)), Step::Drop);
+    assert_eq!(seam.push(b"old ", START.after(HOLD_TIME)), Step::Drop);
+    assert_eq!(seam.deadline(), Deadline::at(START.after(HOLD_TIME).after(CATCH_UP)));
+    assert_eq!(seam.time_out(START.after(HOLD_TIME).after(CATCH_UP)), Step::Depart);
+}
+
+#[test]
+fn natively_a_short_repeat_is_released_at_the_time_limit() {
+    let mut seam = Seam::new(STORY.as_bytes(), true, CATCH_UP);
+    assert_eq!(seam.push(b"The ", START), Step::Hold);
+    assert_eq!(seam.time_out(START.after(HOLD_TIME)), Step::Release { skip: 0, kind: SeamKind::Exact });
+}
+
+#[test]
+fn nothing_is_held_past_its_limit() {
+    let partial: String = (0..200).map(|n| format!("{n} ")).collect();
+    let overlap: String = partial.chars().skip(partial.len() - 300).collect();
+    let mut seam = Seam::new(partial.as_bytes(), false, CATCH_UP);
+    let (first, rest) = overlap.split_at(HOLD_UNITS - 1);
+    let mut held = seam.push(first.as_bytes(), START);
+    if held == Step::Hold {
+        held = seam.push(&rest.as_bytes()[..1], START);
+    }
+    assert!(matches!(held, Step::Release { .. }), "{held:?}");
+}
+
+#[test]
+fn periodic_is_what_a_short_shift_maps_onto_itself() {
+    let cases = [
+        ("abab", true),
+        ("aaa", true),
+        ("abcab", false),
+        ("aba", false),
+        ("a", false),
+        ("", false),
+        ("abaaba", true),
+    ];
+    for (text, want) in cases {
+        let text: Vec<u16> = text.encode_utf16().collect();
+        assert_eq!(is_periodic(&text), want, "{text:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! After the commit: the upstream that was writing the answer failed. Hand over, or end with an error.
+
+use bytes::Bytes;
+
+use super::attempt::Attempt;
+use super::continuation::{self, Refused};
+use super::machine::{Breach, Exchange};
+use super::seam::Seam;
+use super::{Cause, Kind, Output, Record, Shape, StreamOutcome};
+use crate::error::error_object;
+use crate::policy::ContinuationMode;
+use crate::policy::trigger::{self, Decision, Failure};
+use crate::time::MonoTime;
+
+impl Exchange {
+    /// The attempt that was to write the answer failed after the commit.
+    pub(super) fn broke(&mut self, attempt: &Attempt, cause: Cause, now: MonoTime) {
+        if self.request.shape != Shape::ChatStream {
+            // An opaque relay that was cut ends with a cut: its clients know no frame of ours.
+            return self.abort();
+        }
+        let is_carrying_on = attempt.kind == Kind::MidStreamFallback && !attempt.has_content;
+        if matches!(cause, Cause::DeadlinePassed) {
+            return self.terminate(&cause);
+        }
+        if !is_carrying_on {
+            let failure = self.failure_of(&cause);
+            let decision = trigger::judge(failure, self.partial.gate(), &self.plan.policy);
+            let terminated = match decision {
+                Decision::Continue => None,
+                Decision::Terminate(why) => Some(why),
+            };
+            self.record(Record::Broken { target: attempt.target, trigger: failure.trigger(), terminated });
+            if terminated.is_some() {
+                return self.terminate(&cause);
+            }
+            self.spent_tokens += attempt.tokens();
+            self.prompt_tokens += attempt.usage.map_or(0, |usage| usage.prompt_tokens);
+            self.breach = Some(Box::new(Breach { cause, since: now }));
+        }
+        self.switch(now);
+    }
+
+    /// Asks the next target that can carry the answer on.
+    fn switch(&mut self, now: MonoTime) {
+        while self.mid_stream_fallbacks < self.plan.policy.stream_failure.max_fallbacks {
+            self.position += 1;
+            let Some((index, target)) = self.target() else { break };
+            let mode = target.continuation;
+            let delivered = self.spent_tokens;
+            match continuation::build(&self.request, target, self.partial.text(), delivered) {
+                Ok(body) => {
+                    self.mid_stream_fallbacks += 1;
+                    self.open(index, Kind::MidStreamFallback, body, now);
+                    let is_native = mode == ContinuationMode::Prefill;
+                    if let Some(attempt) = &mut self.attempt
+                        && !self.partial.text().is_empty()
+                    {
+                        let catch_up = attempt.timeouts.first_token;
+                        attempt.seam = Some(Box::new(Seam::new(self.partial.text(), is_native, catch_up)));
+                    }
+                    return;
+                }
+                Err(Refused::NoTokensLeft) => return self.end_with_length(now),
+                Err(Refused::Unsuitable(reason)) => self.record(Record::Skipped { target: index, reason }),
+            }
+        }
+        self.position = self.position.min(self.order.len().saturating_sub(1));
+        let cause = self.breach.take().map_or(Cause::Truncated, |breach| breach.cause);
+        self.terminate(&cause);
+    }
+
+    fn failure_of(&self, cause: &Cause) -> Failure {
+        match cause {
+            Cause::IdleTimeout | Cause::FirstTokenTimeout => Failure::Silence,
+            Cause::Undecodable | Cause::TooLarge | Cause::Fault(super::Fault::TooLarge) => {
+                Failure::Undecodable
+            }
+            Cause::InBand(error) | Cause::Status(error) => {
+                Failure::InBand { status: error.status, listed: self.is_listed(error) }
+            }
+            Cause::Fault(_)
+            | Cause::Answered
+            | Cause::ClientGone
+            | Cause::NoProperEnd
+            | Cause::Truncated
+            | Cause::Empty
+            | Cause::NotAnAnswer
+            | Cause::RestartFailed
+            | Cause::DeadlinePassed => Failure::Transport,
+        }
+    }
+
+    /// The answer cannot be completed: one error frame, and a body that is visibly cut.
+    pub(super) fn terminate(&mut self, cause: &Cause) {
+        let trigger = self.failure_of(cause).trigger().name();
+        let (code, words) = match cause {
+            Cause::InBand(error) | Cause::Status(error) => {
+                let words = error.message.as_deref().filter(|_| self.plan.policy.expose_upstream_errors);
+                (error.code.as_deref().unwrap_or(trigger), words)
+            }
+            Cause::DeadlinePassed => ("deadline_passed", None),
+            _ => (trigger, None),
+        };
+        let mut message =
+            format!("The answer is incomplete: the upstream failed while writing it ({trigger}).");
+        if let Some(words) = words {
+            message.push_str(" It said: ");
+            message.push_str(words);
+        }
+        let data = error_object(&message, "upstream_error", None, code);
+        self.chunk.push(Bytes::from(format!("event: error\ndata: {data}\n\n")));
+        self.abort();
+    }
+
+    /// Hands on what there is and leaves the body unterminated.
+    fn abort(&mut self) {
+        if !self.chunk.is_empty() {
+            self.outputs.push_back(Output::Body(std::mem::take(&mut self.chunk)));
+        }
+        self.outputs.push_back(Output::Abort);
+        self.end(StreamOutcome::PartialFailed);
+    }
+
+    /// The client's own token limit is used up: that is a proper end, and nobody need be asked.
+    fn end_with_length(&mut self, now: MonoTime) {
+        self.push_own_chunk("\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]");
+        self.finish_stream(now);
+    }
+}

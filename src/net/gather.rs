@@ -1,0 +1,149 @@
+//! Slices to be written in one call: the bytes and the iovecs that point at them, owned together.
+//!
+//! The kernel reads the list while a write is under way. So a [`Gather`] is given to the write by value and comes back
+//! with its result; even if the write's future were dropped, the driver would keep the bytes until the kernel is done.
+//!
+//! # Invariants
+//! * The iovecs from `first` on cover exactly the bytes not yet written, in order.
+//! * Every byte an iovec covers belongs to a slice of `slices`. A merged iovec covers several slices, which happen to
+//!   lie end to end; the kernel does not care whose they are as long as all are alive.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+use libc::iovec;
+use monoio::buf::IoVecBuf;
+use smallvec::SmallVec;
+
+/// Most iovecs of one call: UIO_MAXIOV of Linux, writev(2); more is EINVAL.
+pub const IOVECS_MAX: usize = 1024;
+
+/// An emptied list that grew beyond this many iovecs gives its memory back (64 KiB at 16 bytes each; arbitrary).
+const IOVECS_KEPT: usize = 4 * IOVECS_MAX;
+
+/// Bytes to be written, in order, without copying them. Reusable: it is empty after a write that went well.
+#[derive(Default)]
+pub struct Gather {
+    slices: VecDeque<Bytes>,
+    /// How much of the first slice has been written.
+    front_written: usize,
+    iovecs: Vec<iovec>,
+    /// Iovecs before this one have been written.
+    first: usize,
+    len: usize,
+}
+
+impl Gather {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends `bytes`. A slice that begins where the last one ends, in memory, shares its iovec.
+    pub fn push(&mut self, bytes: Bytes) {
+        if bytes.is_empty() {
+            return;
+        }
+        let (start, len) = (bytes.as_ptr().cast_mut(), bytes.len());
+        match self.iovecs.last_mut() {
+            Some(last) if last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == start => {
+                last.iov_len += len;
+            }
+            _ => self.iovecs.push(iovec { iov_base: start.cast(), iov_len: len }),
+        }
+        self.len += len;
+        self.slices.push_back(bytes);
+    }
+
+    pub fn push_all(&mut self, all: impl IntoIterator<Item = Bytes>) {
+        for bytes in all {
+            self.push(bytes);
+        }
+    }
+
+    /// Bytes not yet written.
+    pub fn len_bytes(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Lets go of everything that is not written.
+    pub fn clear(&mut self) {
+        self.slices.clear();
+        self.front_written = 0;
+        self.iovecs.clear();
+        if self.iovecs.capacity() > IOVECS_KEPT {
+            self.iovecs = Vec::new();
+        }
+        self.first = 0;
+        self.len = 0;
+    }
+
+    /// Takes the first `written` bytes off, after a write that may have been short. Slices that are wholly written
+    /// are let go at once.
+    pub(super) fn advance(&mut self, written: usize) {
+        debug_assert!(written <= self.len, "the kernel wrote more than it was given");
+        let written = written.min(self.len);
+        self.len -= written;
+        if self.len == 0 {
+            self.clear();
+            return;
+        }
+        let mut left = written;
+        while let Some(next) = self.iovecs.get_mut(self.first) {
+            if left < next.iov_len {
+                next.iov_base = next.iov_base.cast::<u8>().wrapping_add(left).cast();
+                next.iov_len -= left;
+                break;
+            }
+            left -= next.iov_len;
+            self.first += 1;
+        }
+        self.front_written += written;
+        while let Some(front) = self.slices.front() {
+            if self.front_written < front.len() {
+                break;
+            }
+            self.front_written -= front.len();
+            self.slices.pop_front();
+        }
+    }
+
+    /// The first slices, for a writer that copies or encrypts them: as many as hold `bytes_max` bytes, at most 64.
+    pub(super) fn peek(&self, bytes_max: usize) -> SmallVec<[IoSlice<'_>; 16]> {
+        const SLICES_MAX: usize = 64;
+        let mut peeked = SmallVec::new();
+        let mut left = bytes_max;
+        let mut skip = self.front_written;
+        for slice in self.slices.iter().take(SLICES_MAX) {
+            let rest = slice.get(skip..).unwrap_or_default();
+            skip = 0;
+            let part = rest.get(..left).unwrap_or(rest);
+            peeked.push(IoSlice::new(part));
+            left -= part.len();
+            if left == 0 {
+                break;
+            }
+        }
+        peeked
+    }
+}
+
+#[expect(unsafe_code, reason = "the iovecs are raw pointers; the bytes they point at are owned beside them")]
+// SAFETY: the list does not move while the driver owns this value (it is the heap part of a Vec that nobody touches),
+// and each iovec covers bytes of `slices`, whose heap memory `Bytes` neither moves nor changes while it is alive.
+unsafe impl IoVecBuf for Gather {
+    fn read_iovec_ptr(&self) -> *const iovec {
+        self.iovecs.get(self.first..).unwrap_or_default().as_ptr()
+    }
+
+    fn read_iovec_len(&self) -> usize {
+        (self.iovecs.len() - self.first).min(IOVECS_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! The log lines of one exchange: each carries its request id, and one at the end sums it up.
+
+use std::sync::Arc;
+
+use crate::exchange::{Cause, Fault, Plan, Record};
+
+/// Turns what an exchange records into log lines.
+pub struct ExchangeLog {
+    plan: Arc<Plan>,
+    request_id: Arc<str>,
+    is_streamed: bool,
+    attempts: u32,
+}
+
+impl ExchangeLog {
+    pub fn new(plan: Arc<Plan>, request_id: Arc<str>, is_streamed: bool) -> Self {
+        Self { plan, request_id, is_streamed, attempts: 0 }
+    }
+
+    pub fn write(&mut self, record: &Record) {
+        let request_id = &*self.request_id;
+        match record {
+            Record::AttemptEnded { .. } => self.write_attempt(record),
+            Record::Broken { target, trigger, terminated } => {
+                let (target, trigger) = (self.label(*target), trigger.name());
+                match terminated.map(|why| why.name()) {
+                    None => {
+                        tracing::warn!(request_id, target, trigger, "the answer broke off; continuing it")
+                    }
+                    Some(why) => {
+                        tracing::warn!(
+                            request_id,
+                            target,
+                            trigger,
+                            why,
+                            "the answer broke off; not continued"
+                        );
+                    }
+                }
+            }
+            Record::Skipped { target, reason } => {
+                tracing::warn!(request_id, target = self.label(*target), reason, "target skipped");
+            }
+            Record::Seam { target, kind, after } => {
+                let (target, seam, after_ms) = (self.label(*target), kind.name(), after.as_secs_f64() * 1e3);
+                tracing::info!(request_id, target, seam, after_ms, "the answer goes on");
+            }
+            Record::FrameDropped { reason } => tracing::warn!(request_id, reason, "frame dropped"),
+            Record::Ended { outcome, status, target, usage } => {
+                let target = target.map_or("none", |target| self.label(target));
+                let (route, outcome, stream) = (&*self.plan.route, outcome.name(), self.is_streamed);
+                let (status, attempts) = (status.unwrap_or(0), self.attempts);
+                let tokens = usage.map_or(0, |usage| usage.total_tokens);
+                tracing::info!(
+                    request_id, route, status, outcome, stream, target, attempts, tokens, "exchange"
+                );
+            }
+        }
+    }
+
+    fn write_attempt(&mut self, record: &Record) {
+        let Record::AttemptEnded { target, kind, result, status, took, request_id: theirs, .. } = record
+        else {
+            return;
+        };
+        self.attempts += 1;
+        let request_id = &*self.request_id;
+        let (target, kind, took_ms) = (self.label(*target), kind.name(), took.as_secs_f64() * 1e3);
+        let theirs = theirs.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+        let upstream_request_id: String = theirs.chars().filter(|c| c.is_ascii_graphic()).take(128).collect();
+        let (status, name) = (status.unwrap_or(0), result.name());
+        let seen = match result {
+            Cause::Answered | Cause::ClientGone => {
+                tracing::info!(
+                    request_id,
+                    target,
+                    kind,
+                    result = name,
+                    status,
+                    took_ms,
+                    upstream_request_id,
+                    "attempt"
+                );
+                return;
+            }
+            Cause::Fault(Fault::Protocol(seen)) => seen.clone(),
+            Cause::Status(error) | Cause::InBand(error) => {
+                if matches!(error.status, 401..=403) {
+                    tracing::error!(request_id, target, "the upstream refused its api_key: mend the config");
+                }
+                format!("status {} {}", error.status, error.code.as_deref().unwrap_or_default())
+            }
+            _ => String::new(),
+        };
+        tracing::warn!(
+            request_id,
+            target,
+            kind,
+            result = name,
+            status,
+            took_ms,
+            upstream_request_id,
+            seen,
+            "attempt failed"
+        );
+    }
+
+    fn label(&self, target: usize) -> &str {
+        self.plan.targets.get(target).map_or("none", |target| &target.label)
+    }
+}
