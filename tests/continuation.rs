@@ -39,7 +39,7 @@ fn continued(body: &str, deltas: &[&str], mode: &str) -> (Response, Recorded) {
     let (first, second) = (breaks_off(deltas), ScriptedUpstream::new(vec![goes_on("lo")]));
     let proxy = Proxy::start(&config(&first, &second, mode));
     let response = proxy.connect().post(CHAT, body.as_bytes()).response();
-    let asked = second.wait_for_requests(1, PATIENCE).remove(0);
+    let asked = second.wait_for_requests(1, PROMPT).remove(0);
     (response, asked)
 }
 

@@ -209,16 +209,15 @@ impl ScriptedUpstream {
         }
     }
 
+    /// Waits until the log is as wanted; panics, the lock released, when that does not come.
     fn wait(&self, within: Duration, what: &str, ready: impl Fn(&Log) -> bool) -> MutexGuard<'_, Log> {
         let (log, late) =
             self.shared.changed.wait_timeout_while(self.lock(), within, |log| !ready(log)).unwrap();
-        assert!(
-            !late.timed_out(),
-            "upstream {}: no {what} within {within:?}; requests {}, connections {:?}",
-            self.addr,
-            log.requests.len(),
-            log.closed
-        );
+        if late.timed_out() {
+            let state = format!("requests {}, connections {:?}", log.requests.len(), log.closed);
+            drop(log);
+            panic!("upstream {}: no {what} within {within:?}; {state}", self.addr);
+        }
         log
     }
 
