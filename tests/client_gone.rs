@@ -55,6 +55,29 @@ fn before_the_head() {
 }
 
 #[test]
+fn right_behind_the_request() {
+    let upstream = ScriptedUpstream::always(vec![open()]);
+    // A connection that was dialled and never used may be kept for others, for so long.
+    let config = Config::chat([&upstream.addr]).set("upstreams.up1", "pool_idle", "\"200ms\"");
+    let mut proxy = Proxy::start(&config);
+    proxy.connect().get("/v1/models").response();
+    let baseline = proxy.wait_fd_count(0, ms(300));
+    for round in 0..100 {
+        let mut client = proxy.ask(&ask("chat"));
+        if round % 3 == 0 {
+            client.half_close().wait_closed(PATIENCE);
+        }
+        leave(client, round % 2 == 0);
+    }
+    let left = proxy.wait_fd_count(baseline, PROMPT * 2);
+    assert!(left <= baseline, "{left} descriptors are open, {baseline} at first");
+    for connection in 0..upstream.connection_count() {
+        upstream.wait_closed(connection, PROMPT);
+    }
+    proxy.assert_alive();
+}
+
+#[test]
 fn before_the_first_token() {
     for by_reset in [false, true] {
         let held = Gate::new();
