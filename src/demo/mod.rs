@@ -7,8 +7,10 @@ mod answer;
 mod ask;
 mod script;
 mod serve;
+mod signal;
 mod upstream;
 
 pub use answer::{WORDS_MAX, pleasant_text};
 pub use script::{EXAMPLES, MidStream, Script};
+pub use signal::wait_for_signal;
 pub use upstream::{ScriptedUpstream, UpstreamOptions};
