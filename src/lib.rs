@@ -16,6 +16,7 @@ pub mod http1;
 pub mod net;
 pub mod policy;
 pub mod protocol;
+pub mod server;
 pub mod sse;
 pub mod telemetry;
 pub mod time;

@@ -27,9 +27,7 @@ impl Exchange {
                 self.check_complete(now);
             }
             Reading::Error(error) => {
-                let mut body = Vec::new();
-                read.frame.copy_payload(0, read.frame.payload_len(), &mut body);
-                self.keep_in_band(&error, Bytes::from(body));
+                self.keep_in_band(&error, body_of(&read.frame));
                 self.attempt_failed(Cause::InBand(error), now);
             }
             Reading::KeepAlive => {}
@@ -85,7 +83,7 @@ impl Exchange {
             return;
         }
         let Some(attempt) = &mut self.attempt else { return };
-        let target = attempt.target;
+        let (target, upstream_request_id) = (attempt.target, attempt.request_id.clone());
         let mut headers = Headers::default();
         headers.push(Bytes::from_static(b"content-type"), Bytes::from_static(b"text/event-stream"));
         headers.push(Bytes::from_static(b"cache-control"), Bytes::from_static(b"no-cache"));
@@ -100,7 +98,8 @@ impl Exchange {
             }
         }
         self.committed = Some(200);
-        let head = ClientHead { status: 200, headers, length: None, served_by: Some(target) };
+        let served_by = Some(target);
+        let head = ClientHead { status: 200, headers, length: None, served_by, upstream_request_id };
         self.outputs.push_back(Output::Head(Box::new(head)));
     }
 
@@ -158,4 +157,17 @@ impl Exchange {
         self.open_gate();
         self.finish_stream(now);
     }
+}
+
+/// An in-band error as the body of a response. A line `error: {..}` holds what OpenAI's format has inside `error`.
+fn body_of(frame: &Frame) -> Bytes {
+    let mut body = Vec::with_capacity(frame.payload_len() + 10);
+    if frame.is_error_field {
+        body.extend_from_slice(b"{\"error\":");
+    }
+    frame.copy_payload(0, frame.payload_len(), &mut body);
+    if frame.is_error_field {
+        body.push(b'}');
+    }
+    Bytes::from(body)
 }
