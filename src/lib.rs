@@ -9,6 +9,7 @@
 
 pub mod actor;
 pub mod config;
+pub mod demo;
 pub mod error;
 pub mod exchange;
 pub mod http1;

@@ -27,9 +27,7 @@ impl Exchange {
                 self.check_complete(now);
             }
             Reading::Error(error) => {
-                let mut body = Vec::new();
-                read.frame.copy_payload(0, read.frame.payload_len(), &mut body);
-                self.keep_in_band(&error, Bytes::from(body));
+                self.keep_in_band(&error, body_of(&read.frame));
                 self.attempt_failed(Cause::InBand(error), now);
             }
             Reading::KeepAlive => {}
@@ -159,4 +157,17 @@ impl Exchange {
         self.open_gate();
         self.finish_stream(now);
     }
+}
+
+/// An in-band error as the body of a response. A line `error: {..}` holds what OpenAI's format has inside `error`.
+fn body_of(frame: &Frame) -> Bytes {
+    let mut body = Vec::with_capacity(frame.payload_len() + 10);
+    if frame.is_error_field {
+        body.extend_from_slice(b"{\"error\":");
+    }
+    frame.copy_payload(0, frame.payload_len(), &mut body);
+    if frame.is_error_field {
+        body.push(b'}');
+    }
+    Bytes::from(body)
 }

@@ -85,7 +85,7 @@ impl Client {
             let next = match self.next_request(is_first).await {
                 Arrival::Head(head) => self.answer(*head).await,
                 Arrival::Closed => return,
-                Arrival::Bad(error) => self.refuse(Version::Http11, &new_request_id(), error, false).await,
+                Arrival::Bad(error) => self.refuse(Version::Http11, &new_request_id(), error, true).await,
             };
             match next {
                 Next::KeepAlive if !self.core.registry.is_draining() => is_first = false,

@@ -216,9 +216,10 @@ fn start_core(mode: RingMode, setup: CoreSetup, events: Sender<Event>) -> Result
 impl Stopper {
     /// Stops accepting; what is open may end in its own time.
     pub fn drain(&self) {
-        // A Node that has ended has told its cores, and nobody waits for a node that is gone.
-        let _ended = turn::cast_from_afar(&self.node_door, &self.node, NodeMsg::Drain);
+        // Before the first core can end. Nobody waits for a node that is gone.
         let _gone = self.events.send(Event::DrainBegun);
+        // A Node that has ended has told its cores.
+        let _ended = turn::cast_from_afar(&self.node_door, &self.node, NodeMsg::Drain);
     }
 }
 
