@@ -9,12 +9,14 @@
 
 pub mod actor;
 pub mod config;
+pub mod demo;
 pub mod error;
 pub mod exchange;
 pub mod http1;
 pub mod net;
 pub mod policy;
 pub mod protocol;
+pub mod server;
 pub mod sse;
 pub mod telemetry;
 pub mod time;

@@ -37,6 +37,7 @@ struct Shared {
     writer: RefCell<Option<Waker>>,
     stream: RefCell<Option<ActorRef<StreamMsg>>>,
     is_client_gone: Cell<bool>,
+    has_ended: Cell<bool>,
     credit: Rc<Credit>,
 }
 
@@ -47,16 +48,16 @@ pub fn channel(credit: Rc<Credit>) -> (ClientPort, ClientQueue) {
         writer: RefCell::default(),
         stream: RefCell::default(),
         is_client_gone: Cell::new(false),
+        has_ended: Cell::new(false),
         credit,
     });
-    let port = ClientPort { shared: SendWrapper::new(Rc::clone(&shared)), has_ended: false };
+    let port = ClientPort { shared: SendWrapper::new(Rc::clone(&shared)) };
     (port, ClientQueue { shared })
 }
 
 /// The `Stream`'s end.
 pub struct ClientPort {
     shared: SendWrapper<Rc<Shared>>,
-    has_ended: bool,
 }
 
 impl ClientPort {
@@ -66,14 +67,16 @@ impl ClientPort {
         self.shared.is_client_gone.get()
     }
 
-    pub fn send(&mut self, item: ToClient) {
-        self.has_ended |= matches!(item, ToClient::Finish | ToClient::Abort);
+    pub fn send(&self, item: ToClient) {
+        if matches!(item, ToClient::Finish | ToClient::Abort) {
+            self.shared.has_ended.set(true);
+        }
         self.shared.push(item);
     }
 
     /// There is nobody to send to, and nothing more will be.
-    pub fn close(&mut self) {
-        self.has_ended = true;
+    pub fn close(&self) {
+        self.shared.has_ended.set(true);
     }
 
     pub fn credit(&self) -> &Rc<Credit> {
@@ -83,7 +86,7 @@ impl ClientPort {
 
 impl Drop for ClientPort {
     fn drop(&mut self) {
-        if !self.has_ended {
+        if !self.shared.has_ended.get() {
             self.shared.push(ToClient::Orphaned);
         }
     }
@@ -135,6 +138,13 @@ impl ClientQueue {
     pub fn client_gone(&self) {
         if !self.shared.is_client_gone.replace(true) {
             self.shared.tell(StreamMsg::ClientGone);
+        }
+    }
+
+    /// Nobody will write any more: if the response has not ended, that is the client's leaving.
+    pub fn client_gone_unless_ended(&self) {
+        if !self.shared.has_ended.get() {
+            self.client_gone();
         }
     }
 }

@@ -48,6 +48,11 @@ impl Shared {
         let budget = Budget::new(config.limits.buffered_bytes.unwrap_or_else(quarter_of_memory), cores);
         Ok(Self { config, plans, tls, budget, observer })
     }
+
+    /// Whether every file that the upstreams name can be read and holds what it should.
+    pub fn check_files(config: &Config) -> Result<(), TlsConfigError> {
+        config.upstreams.iter().try_for_each(|upstream| upstream_tls(upstream).map(drop))
+    }
 }
 
 fn upstream_tls(upstream: &Upstream) -> Result<Option<UpstreamTls>, TlsConfigError> {

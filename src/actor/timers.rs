@@ -8,8 +8,8 @@
 //! * A timer never fires early, never inside [`Timers::set`], and at most once; those due fire in the order of their times, and of
 //!   being set where these are equal.
 //! * After [`Timers::cancel`] nothing of a timer is left.
-//! * Timers fire only after the core has parked, at least a millisecond after being set, so actors that set timers
-//!   already due, over and over, cannot keep I/O waiting.
+//! * Timers fire only right after the core has parked, so actors that set timers already due, over and over, cannot
+//!   keep I/O waiting.
 
 use std::{
     cell::{Cell, RefCell},
@@ -41,7 +41,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(3600);
 /// The timers of one core. Cheap to clone; an actor's state may hold it, since that never leaves its thread (it panics
 /// on any other).
 #[derive(Clone)]
-pub struct Timers(SendWrapper<Rc<Wheel>>);
+pub struct Timers(SendWrapper<Rc<Schedule>>);
 
 /// A timer that was set, for cancelling it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ pub struct TimerId {
     nth: u64,
 }
 
-struct Wheel {
+struct Schedule {
     due: RefCell<BTreeMap<TimerId, Box<dyn FnOnce()>>>,
     set_so_far: Cell<u64>,
     /// What the task sleeps for, and is woken to set an earlier time: the origin when it will look soon enough by
@@ -68,15 +68,15 @@ impl Timers {
     /// On a thread without a core.
     #[expect(clippy::new_without_default, reason = "it starts a task, which a default should not")]
     pub fn new() -> Self {
-        let wheel = Rc::new(Wheel {
+        let schedule = Rc::new(Schedule {
             due: RefCell::default(),
             set_so_far: Cell::new(0),
             asleep_until: Cell::new(END_OF_TIME),
             task: RefCell::default(),
         });
-        let runs = Rc::clone(&wheel);
+        let runs = Rc::clone(&schedule);
         task::spawn(async move { runs.run().await }, |text| tracing::error!("a core's timers ended: {text}"));
-        Self(SendWrapper::new(wheel))
+        Self(SendWrapper::new(schedule))
     }
 
     /// Calls `fire` once `at` has come, from a task of its own; a timer's precision is a millisecond, never too early.
@@ -115,7 +115,7 @@ impl Timers {
     }
 }
 
-impl Wheel {
+impl Schedule {
     async fn run(&self) {
         loop {
             let earliest = self.due.borrow().first_key_value().map_or(END_OF_TIME, |(id, _)| id.at);

@@ -11,14 +11,14 @@
 //! * A turn ends when no actor has anything to do, after [`TURN_TASKS_MAX`] task runs, or after [`TURN_TIME_MAX`]. What is left is
 //!   taken up after [`TURN_REST`], by a timer and never by a wake: with deferred task running monoio reaps completions
 //!   only when it parks, so a task that wakes itself would keep all I/O of the core waiting.
-//! * A knock from another thread comes in as I/O, through a socket, for the same reason: monoio's own wakers from other
-//!   threads make it skip the park that reaps.
+//! * A knock from another thread comes in as I/O, through a socket, for the same reason: where monoio's own wakers come
+//!   from another thread it does not wait, and so does not reap (0.2.4, `inner_park`).
 //!
 //! # How a turn knows that it is done
-//! Tokio's `block_on` polls its root future after every `event_interval` task runs *or* when nothing is runnable, and
-//! does not say which. So two tasks of ours, the bells, are woken before the turn, from outside: such tasks wait in
-//! the queue that Tokio looks at when its local one is empty, behind what was sent before. Both bells rung: all is
-//! quiet. Two, because once in 2^31 task runs Tokio looks at that queue first, and one bell could then ring early.
+//! Tokio's `block_on` polls its root future after every [`WINDOW`] task runs *or* when nothing is runnable, and does
+//! not say which. So one task of ours, the idler, is always runnable and does nothing but count its runs: a window in
+//! which only the idler ran is one in which all was quiet. Both of Tokio's queues, of tasks woken inside and outside a
+//! turn, are looked at in every window, by turns, so neither can keep the other waiting.
 
 use std::{
     cell::{Cell, RefCell},
@@ -37,7 +37,7 @@ use std::{
 
 use monoio::io::AsyncReadRent;
 use ractor::{Actor, ActorCell, ActorRef, Message, MessagingErr, SpawnErr, concurrency::JoinHandle};
-use tokio::runtime::{Runtime, RuntimeMetrics};
+use tokio::runtime::Runtime;
 
 use crate::{
     net::{
@@ -49,16 +49,14 @@ use crate::{
 
 /// Task runs of one turn, at most. One run of an actor handles up to 128 messages (Tokio's budget).
 pub const TURN_TASKS_MAX: u32 = 4096;
-/// How long one turn lasts, plus at most [`EVENT_INTERVAL`] task runs.
+/// How long one turn lasts, plus at most [`WINDOW`] task runs.
 pub const TURN_TIME_MAX: Duration = Duration::from_millis(2);
 /// How long the core belongs to I/O after a turn that was cut short; monoio's timers count in milliseconds.
 pub const TURN_REST: Duration = Duration::from_millis(1);
-/// Task runs between two looks at the clock: 16 full mailboxes take about as long as a turn may.
-const EVENT_INTERVAL: u32 = 16;
-/// Every how many task runs Tokio looks at the queue of tasks woken from outside first: as rarely as can be.
-const GLOBAL_QUEUE_INTERVAL: u32 = 1 << 31;
-
-const BELLS: u8 = 2;
+/// Task runs between two looks at the clock. Even, so that Tokio looks at both queues equally often.
+const WINDOW: u32 = 4;
+/// Every how many task runs Tokio looks first at the queue of tasks woken outside a turn, and else at the other one.
+const QUEUES: u32 = 2;
 
 thread_local! {
     static CORE: Core = const { Core::new() };
@@ -71,8 +69,8 @@ struct Core {
     /// The turn task's, kept while it waits for a knock.
     task: RefCell<Option<Waker>>,
     door: RefCell<Option<Door>>,
-    bells: RefCell<[Option<Waker>; BELLS as usize]>,
-    bells_rung: Cell<u8>,
+    /// How often the idler ran in this window.
+    idled: Cell<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,8 +91,7 @@ impl Core {
             due: Cell::new(false),
             task: RefCell::new(None),
             door: RefCell::new(None),
-            bells: RefCell::new([None, None]),
-            bells_rung: Cell::new(0),
+            idled: Cell::new(0),
         }
     }
 
@@ -110,25 +107,6 @@ impl Core {
                 }
             }
         }
-    }
-
-    fn ring_when_quiet(&self) {
-        self.bells_rung.set(0);
-        for bell in self.bells.borrow().iter().flatten() {
-            bell.wake_by_ref();
-        }
-    }
-
-    fn rung(&self, bell: usize, cx: &Context<'_>) {
-        self.bells_rung.set(self.bells_rung.get() + 1);
-        keep_waker(&mut self.bells.borrow_mut()[bell], cx);
-    }
-}
-
-fn keep_waker(kept: &mut Option<Waker>, cx: &Context<'_>) {
-    match kept {
-        Some(waker) => waker.clone_from(cx.waker()), // clones nothing when it is the same
-        None => *kept = Some(cx.waker().clone()),
     }
 }
 
@@ -255,8 +233,8 @@ pub fn block_on_core<F: Future>(
     outside.set_nonblocking(true)?;
     inside.set_nonblocking(true)?;
     let tokio = tokio::runtime::Builder::new_current_thread()
-        .event_interval(EVENT_INTERVAL)
-        .global_queue_interval(GLOBAL_QUEUE_INTERVAL)
+        .event_interval(WINDOW)
+        .global_queue_interval(QUEUES)
         .build()?;
     let handle = tokio.handle().clone();
     let _entered = handle.enter();
@@ -273,12 +251,11 @@ async fn run_core<F: Future>(
     let inside = monoio::net::UnixStream::from_std(inside)?;
     let occupied = Occupied::by(door.clone());
     let tokio = Rc::new(tokio);
-    for bell in 0..usize::from(BELLS) {
-        drop(tokio.spawn(poll_fn(move |cx| {
-            CORE.with(|core| core.rung(bell, cx));
-            Poll::<()>::Pending
-        })));
-    }
+    drop(tokio.spawn(poll_fn(|cx| {
+        CORE.with(|core| core.idled.set(core.idled.get() + 1));
+        cx.waker().wake_by_ref(); // to the end of the queue
+        Poll::<()>::Pending
+    })));
     #[expect(
         clippy::disallowed_methods,
         reason = "a core without its turn must not live on: a panic ends the thread"
@@ -304,7 +281,7 @@ impl Occupied {
     fn by(door: Door) -> Self {
         CORE.with(|core| {
             core.phase.set(Phase::Waiting);
-            core.due.set(true); // the first turn makes the bells known
+            core.due.set(false);
             core.door.replace(Some(door));
         });
         Self
@@ -317,7 +294,6 @@ impl Drop for Occupied {
             core.phase.set(Phase::Absent);
             core.door.take();
             core.task.take();
-            core.bells.take();
         });
     }
 }
@@ -358,26 +334,20 @@ fn due(core: &Core, cx: &Context<'_>) -> Poll<()> {
     if core.due.replace(false) {
         return Poll::Ready(());
     }
-    keep_waker(&mut core.task.borrow_mut(), cx);
+    match &mut *core.task.borrow_mut() {
+        Some(waker) => waker.clone_from(cx.waker()), // clones nothing when it is the same
+        none => *none = Some(cx.waker().clone()),
+    }
     Poll::Pending
 }
 
 /// Lets the actors run until all is quiet or the bounds are reached.
 fn turn(core: &Core, tokio: &Runtime) -> Ended {
-    let mut bounds =
-        Bounds { looks_left: TURN_TASKS_MAX / EVENT_INTERVAL, until: clock::now().after(TURN_TIME_MAX) };
-    let metrics: RuntimeMetrics = tokio.metrics();
     core.phase.set(Phase::Running);
-    loop {
-        core.ring_when_quiet();
-        let ended = tokio.block_on(Stint { core, bounds: &mut bounds });
-        // Bells left over from a turn that was cut short stand before what was sent since.
-        if ended == Ended::Quiet && metrics.global_queue_depth() > 0 {
-            continue;
-        }
-        core.phase.set(if ended == Ended::Quiet { Phase::Waiting } else { Phase::Resting });
-        return ended;
-    }
+    let until = clock::now().after(TURN_TIME_MAX);
+    let ended = tokio.block_on(Root { core, windows_left: TURN_TASKS_MAX / WINDOW, until });
+    core.phase.set(if ended == Ended::Quiet { Phase::Waiting } else { Phase::Resting });
+    ended
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -386,30 +356,24 @@ enum Ended {
     CutShort,
 }
 
-/// What is left of a turn.
-struct Bounds {
-    looks_left: u32,
+/// The root future of a turn: polled before it, and after every window.
+struct Root<'a> {
+    core: &'a Core,
+    windows_left: u32,
     until: MonoTime,
 }
 
-/// The root future of a turn.
-struct Stint<'a> {
-    core: &'a Core,
-    bounds: &'a mut Bounds,
-}
-
-impl Future for Stint<'_> {
+impl Future for Root<'_> {
     type Output = Ended;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        let Self { core, bounds } = self.get_mut();
-        if core.bells_rung.get() >= BELLS {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        if self.core.idled.replace(0) == WINDOW {
             return Poll::Ready(Ended::Quiet);
         }
-        if bounds.looks_left == 0 || clock::now() >= bounds.until {
+        if self.windows_left == 0 || clock::now() >= self.until {
             return Poll::Ready(Ended::CutShort);
         }
-        bounds.looks_left -= 1;
+        self.windows_left -= 1;
         cx.waker().wake_by_ref(); // or Tokio would poll this no more: see its `block_on`
         Poll::Pending
     }

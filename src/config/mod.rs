@@ -71,6 +71,17 @@ pub struct Config {
 }
 
 impl Config {
+    /// Relative paths are relative to `folder`, the config's own.
+    pub fn resolve_paths(&mut self, folder: &Path) {
+        if let Some(tls) = &mut self.server.tls {
+            tls.cert_file = folder.join(&tls.cert_file);
+            tls.key_file = folder.join(&tls.key_file);
+        }
+        for file in self.upstreams.iter_mut().filter_map(|upstream| upstream.tls.ca_file.as_mut()) {
+            *file = folder.join(&*file);
+        }
+    }
+
     /// The route that answers to `model`, with its index in [`Config::routes`].
     pub fn route(&self, model: &str) -> Option<(usize, &Route)> {
         let index = self.routes.binary_search_by(|route| route.name.as_str().cmp(model)).ok()?;

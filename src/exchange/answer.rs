@@ -21,6 +21,7 @@ pub(super) struct Answer {
     /// JSON, or empty if it was anything else.
     pub body: Bytes,
     pub served_by: usize,
+    pub request_id: Option<Bytes>,
 }
 
 /// The longest wait a client is told: official SDKs refuse to wait longer than this.
@@ -100,6 +101,7 @@ impl Exchange {
             headers: attempt.head.as_ref().map(|head| head.headers.clone()).unwrap_or_default(),
             body: if is_ours_to_show { body } else { Bytes::new() },
             served_by: attempt.target,
+            request_id: attempt.request_id.clone(),
         };
         self.last_answer = Some(Box::new(answer));
         self.attempt_failed(Cause::Status(error), now);
@@ -124,9 +126,10 @@ impl Exchange {
         }
         let Some(attempt) = &mut self.attempt else { return };
         attempt.usage = self.last_usage;
-        let (status, target) = (attempt.status.unwrap_or(200), attempt.target);
+        let status = attempt.status.unwrap_or(200);
+        let origin = Some((attempt.target, attempt.request_id.take()));
         let headers = attempt.head.take().map_or_else(Headers::default, |head| forwardable(&head.headers));
-        self.commit_whole(status, headers, body, Some(target));
+        self.commit_whole(status, headers, body, origin);
         self.close_attempt(Cause::Answered, true, now);
         self.end(StreamOutcome::Success);
     }
@@ -143,7 +146,8 @@ impl Exchange {
         if self.committed.is_none() {
             let mut headers = Headers::default();
             headers.push(Bytes::from_static(b"content-type"), Bytes::from_static(b"application/json"));
-            let answer = Answer { status: error.status, headers, body, served_by: attempt.target };
+            let (served_by, request_id) = (attempt.target, attempt.request_id.clone());
+            let answer = Answer { status: error.status, headers, body, served_by, request_id };
             self.last_answer = Some(Box::new(answer));
         }
     }
@@ -180,9 +184,10 @@ impl Exchange {
             Framing::None => Some(0),
             Framing::Chunked | Framing::UntilClose => None,
         };
-        let served_by = Some(attempt.target);
+        let (served_by, upstream_request_id) = (Some(attempt.target), attempt.request_id.clone());
         self.committed = Some(status);
-        let head = ClientHead { status, headers: forwardable(&head.headers), length, served_by };
+        let headers = forwardable(&head.headers);
+        let head = ClientHead { status, headers, length, served_by, upstream_request_id };
         self.queue(Output::Head(Box::new(head)));
     }
 
@@ -194,10 +199,19 @@ impl Exchange {
         self.end(StreamOutcome::Success);
     }
 
-    fn commit_whole(&mut self, status: u16, headers: Headers, body: Bytes, served_by: Option<usize>) {
+    /// `origin`: the target that it is from and its name for the request; None: Baton's own.
+    fn commit_whole(
+        &mut self,
+        status: u16,
+        headers: Headers,
+        body: Bytes,
+        origin: Option<(usize, Option<Bytes>)>,
+    ) {
         self.committed = Some(status);
         let length = Some(body.len() as u64);
-        self.queue(Output::Head(Box::new(ClientHead { status, headers, length, served_by })));
+        let (served_by, upstream_request_id) = origin.map_or((None, None), |(at, id)| (Some(at), id));
+        let head = ClientHead { status, headers, length, served_by, upstream_request_id };
+        self.queue(Output::Head(Box::new(head)));
         if !body.is_empty() {
             self.queue(Output::Body(SmallVec::from_elem(body, 1)));
         }
@@ -221,7 +235,7 @@ impl Exchange {
     }
 
     fn forward_answer(&mut self, answer: Answer, now: MonoTime) {
-        let Answer { status, headers, body, served_by } = answer;
+        let Answer { status, headers, body, served_by, request_id } = answer;
         if matches!(status, 401..=403) {
             let message = "The upstream refused the proxy's own credentials; the operator must mend them.";
             return self.answer_own(&ProxyError::new(Code::UpstreamAuth, message).with_status(status), now);
@@ -238,7 +252,7 @@ impl Exchange {
             }
         }
         self.push_retry_after(status, &mut kept, now);
-        self.commit_whole(status, kept, body, Some(served_by));
+        self.commit_whole(status, kept, body, Some((served_by, request_id)));
     }
 
     fn answer_own(&mut self, error: &ProxyError, now: MonoTime) {

@@ -7,7 +7,7 @@ use super::machine::Exchange;
 use super::{Cause, ClientHead, Output, Record};
 use crate::http1::{Headers, forward_response};
 use crate::protocol::openai_chat::Read;
-use crate::protocol::{Delta, Reading};
+use crate::protocol::{Delta, InBandError, Reading};
 use crate::sse::Frame;
 use crate::time::{Deadline, MonoTime};
 
@@ -31,11 +31,7 @@ impl Exchange {
                 self.check_complete(now);
             }
             Reading::Error(error) => {
-                let mut body = Vec::new();
-                read.frame.copy_payload(0, read.frame.payload_len(), &mut body);
-                // A client can read it as an error only if it is an object that says something.
-                let is_readable = error.message.is_some() && body.trim_ascii_start().starts_with(b"{");
-                self.keep_in_band(&error, if is_readable { Bytes::from(body) } else { Bytes::new() });
+                self.keep_in_band(&error, body_of(&read.frame, &error));
                 self.broke_off(Cause::InBand(error), now);
             }
             Reading::KeepAlive => {}
@@ -91,7 +87,7 @@ impl Exchange {
             return;
         }
         let Some(attempt) = &mut self.attempt else { return };
-        let target = attempt.target;
+        let (target, upstream_request_id) = (attempt.target, attempt.request_id.clone());
         let mut headers = Headers::default();
         headers.push(Bytes::from_static(b"content-type"), Bytes::from_static(b"text/event-stream"));
         headers.push(Bytes::from_static(b"cache-control"), Bytes::from_static(b"no-cache"));
@@ -106,7 +102,8 @@ impl Exchange {
             }
         }
         self.committed = Some(200);
-        let head = ClientHead { status: 200, headers, length: None, served_by: Some(target) };
+        let served_by = Some(target);
+        let head = ClientHead { status: 200, headers, length: None, served_by, upstream_request_id };
         self.queue(Output::Head(Box::new(head)));
     }
 
@@ -176,5 +173,19 @@ impl Exchange {
         }
         self.open_gate();
         self.finish_stream(now);
+    }
+}
+
+/// An in-band error as the body of a response; empty if a client could not read it as an error. A line
+/// `error: {..}` holds what OpenAI's format has inside `error`.
+fn body_of(frame: &Frame, error: &InBandError) -> Bytes {
+    let mut payload = Vec::with_capacity(frame.payload_len() + 10);
+    frame.copy_payload(0, frame.payload_len(), &mut payload);
+    if error.message.is_none() || !payload.trim_ascii_start().starts_with(b"{") {
+        Bytes::new()
+    } else if frame.is_error_field {
+        Bytes::from([b"{\"error\":", &payload[..], b"}"].concat())
+    } else {
+        Bytes::from(payload)
     }
 }

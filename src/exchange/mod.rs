@@ -201,6 +201,8 @@ pub struct ClientHead {
     pub length: Option<u64>,
     /// The target whose answer this begins, if it is an upstream's.
     pub served_by: Option<usize>,
+    /// That upstream's own name for the request.
+    pub upstream_request_id: Option<Bytes>,
 }
 
 /// How an exchange's stream ended.

@@ -93,7 +93,7 @@ impl Decoder {
     /// Takes the next data off the front of `input`. To be called until it says `More` or `End`.
     ///
     /// # Errors
-    /// Faulty chunks, and more than 16 KiB of chunk extensions or of trailers. The same one again from then on.
+    /// Faulty chunks, more than 16 KiB of chunk extensions or of trailers; from then on the same one again.
     pub fn decode(&mut self, input: &mut Bytes) -> Result<Decoded, BodyError> {
         loop {
             match self.state {

@@ -4,9 +4,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{Method, Version, is_token_byte};
 
-/// A request head in HTTP/1.1, with its empty line. The caller gives every field, `Host` and framing included.
+/// A request head in HTTP/1.1, with its empty line. The caller gives every field, `Host` and framing too.
 ///
-/// CR, LF and NUL in a value are written as spaces (RFC 9110, section 5.5), so that no value can begin a field.
+/// CR, LF and NUL in a value are written as spaces (RFC 9110, section 5.5): no value can begin a field.
 pub fn encode_request_head<'a>(
     method: &Method,
     path_and_query: &[u8],
@@ -23,8 +23,8 @@ pub fn encode_request_head<'a>(
 
 /// A response head, with its empty line. The caller gives every field, framing included.
 ///
-/// The status line names the sender's version, so it is HTTP/1.1 whatever the client speaks (RFC 9110, section
-/// 6.2). `version` is the client's: to an HTTP/1.0 client no `Transfer-Encoding` may be sent (RFC 9112, 6.1).
+/// The status line names the sender's version, so it is HTTP/1.1 whatever the client speaks (RFC 9110, 6.2).
+/// `version` is the client's: to an HTTP/1.0 client no `Transfer-Encoding` may be sent (RFC 9112, 6.1).
 pub fn encode_response_head<'a>(
     version: Version,
     status: u16,

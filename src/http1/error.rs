@@ -120,7 +120,7 @@ pub enum BodyError {
     #[error("after {received} body bytes: more than {limit} bytes of trailers")]
     TrailersTooLong { received: u64, limit: usize },
     /// The connection ended before the body did (RFC 9112, section 8).
-    #[error("the body was cut after {received} bytes{}", announced.map(|n| format!(" of {n}")).unwrap_or_default())]
+    #[error("the body was cut after {received} bytes{}", of(*announced))]
     Truncated { received: u64, announced: Option<u64> },
 }
 
@@ -129,4 +129,8 @@ impl From<BodyError> for ProxyError {
     fn from(error: BodyError) -> Self {
         Self::new(Code::MalformedHttp, Cow::Owned(error.to_string()))
     }
+}
+
+fn of(announced: Option<u64>) -> String {
+    announced.map(|bytes| format!(" of {bytes}")).unwrap_or_default()
 }

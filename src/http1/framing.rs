@@ -4,7 +4,7 @@
 
 use super::{Framing, HeadError, Headers, Method, Version, is_token_byte};
 
-/// Options in `Connection`; a limit, since every field is compared with every option. Real messages have 1 to 3.
+/// Options in `Connection`: every field is compared with every one. Real messages have 1 to 3.
 const CONNECTION_OPTIONS_MAX: usize = 64;
 
 /// How a request's body ends. A request without either field has none.

@@ -134,6 +134,10 @@ impl HeadReader {
         let window = &buf[..buf.len().min(self.limits.bytes)];
         let target_max = self.limits.bytes / 2;
         while let Some(line) = self.scan.next_line(window) {
+            if self.scan.lines == 1 {
+                // First, since a line that comes in pieces is judged by its start before its end is known.
+                RequestLine::check_start(line.text, target_max)?;
+            }
             if !line.ends_with_crlf {
                 return Err(HeadError::LineEnd { line: self.scan.lines });
             }
@@ -147,7 +151,7 @@ impl HeadReader {
             self.check_fields()?;
         }
         if self.scan.lines == 0 {
-            RequestLine::check_start(window, target_max)?;
+            RequestLine::check_start(window.strip_suffix(b"\r").unwrap_or(window), target_max)?;
         }
         self.check_room(buf)
     }

@@ -35,20 +35,17 @@ impl RequestLine {
         if target.is_empty() {
             return Err(HeadError::RequestLine);
         }
-        if target.len() > target_max {
-            return Err(HeadError::TargetTooLong { limit: target_max });
-        }
         let (path, query) = split_target(target, &line[method.clone()])?;
         let shift = |range: Range<usize>| range.start + start..range.end + start;
         Ok(Self { method, path: shift(path), query: query.map(shift), version })
     }
 
     /// Judges what is there of a line that may go on: where its method is, None while that is not known.
+    /// A CR that may be the beginning of the line end is not to be among it.
     pub fn check_start(line: &[u8], target_max: usize) -> Result<Option<Range<usize>>, HeadError> {
         /// Content type `handshake` of a TLS record (RFC 8446, section 5.1).
         const TLS_HANDSHAKE: u8 = 0x16;
         let malformed = HeadError::Method { limit: METHOD_MAX };
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.first() == Some(&TLS_HANDSHAKE) {
             return Err(HeadError::Tls);
         }
@@ -58,6 +55,7 @@ impl RequestLine {
         if len == 0 || line[len] != b' ' {
             return Err(malformed);
         }
+        // Every version has the same length, so this is exact for a whole line.
         if line.len() - (len + 1) > target_max + VERSION_ROOM {
             return Err(HeadError::TargetTooLong { limit: target_max });
         }

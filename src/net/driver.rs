@@ -189,3 +189,44 @@ pub fn block_on<F: Future>(mode: RingMode, entries: u32, main: impl FnOnce() -> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_was_refused_why_and_how_to_mend_it() {
+        let cases = [
+            ("seccomp or sysctl", 1, "seccomp profile"),
+            ("an old kernel", 38, "5.11"),
+            ("flags it does not know", 22, "6.1"),
+            ("locked memory", 12, "ulimit -l"),
+            ("open files", 24, "ulimit -n"),
+            ("anything else", 5, "io_uring_setup(2)"),
+        ];
+        for (name, errno, repair) in cases {
+            let refusal =
+                Refusal::Setup { mode: RingMode::Plain, source: io::Error::from_raw_os_error(errno) };
+            let line = Found { mode: RingMode::Epoll, refusal: Some(refusal) }.to_string();
+            assert!(line.starts_with("I/O driver: epoll, because io_uring was refused: "), "{name}: {line}");
+            assert!(line.contains(repair), "{name}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_refused_io_uring_names_the_key_and_the_way_out() {
+        let text = DriverError(Refusal::Silent { mode: RingMode::Plain }).to_string();
+        assert!(text.contains("server.io") && text.contains("\"auto\""), "{text}");
+    }
+
+    #[test]
+    fn epoll_is_taken_as_asked_without_looking_further() {
+        let found = probe(Io::Epoll).unwrap();
+        assert_eq!((found.mode, found.to_string()), (RingMode::Epoll, "I/O driver: epoll".to_owned()));
+    }
+
+    #[test]
+    fn the_runtime_gives_what_its_future_gives() {
+        assert_eq!(block_on(RingMode::Epoll, 256, || async { 7 }).unwrap(), 7);
+    }
+}

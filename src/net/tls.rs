@@ -14,13 +14,14 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::io::{self, BufRead, IoSlice, Write};
+use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::net;
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use monoio::net::TcpStream;
@@ -35,6 +36,9 @@ use super::tls_channel::{Channel, Failure, Outbound, State, halves};
 const RECEIVE_BYTES: usize = 2 * (16 * 1024 + 256 + 5);
 /// Plaintext encrypted before it is sent: four records of the largest size.
 const ENCRYPT_BYTES: usize = 64 * 1024;
+
+/// Ciphertext sent in a row before other tasks have their turn, when the peer takes all of it at once (arbitrary).
+const BURST_BYTES: usize = 256 * 1024;
 
 thread_local! {
     /// Where ciphertext lands; borrowed for the length of one read.
@@ -179,6 +183,8 @@ impl Driver {
                 Err(failure) => Some(Err(failure)),
             };
         }
+        // rustls keeps up to 18 KiB for a record's parts; asked to read with none of them held, it goes down to 4 KiB.
+        let _ = session.read_tls(&mut NothingNow);
         let mut state = self.channel.borrow_mut();
         state.deliver(plaintext.freeze());
         match end {
@@ -198,8 +204,9 @@ impl Driver {
     }
 
     async fn write_all(&self) {
+        let mut burst = 0;
         loop {
-            if let Err(error) = self.flush().await {
+            if let Err(error) = self.flush(&mut burst).await {
                 return self.channel.borrow_mut().fail_outbound(Failure::from(&error));
             }
             match self.next_write() {
@@ -211,8 +218,8 @@ impl Driver {
         }
     }
 
-    /// Sends what rustls has encrypted.
-    async fn flush(&self) -> io::Result<()> {
+    /// Sends what rustls has encrypted; counts in `burst` what went without a wait.
+    async fn flush(&self, burst: &mut usize) -> io::Result<()> {
         loop {
             let sent = {
                 let mut session = self.session.borrow_mut();
@@ -223,13 +230,31 @@ impl Driver {
             };
             match sent {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => self.progress.add(sent),
+                Ok(sent) => {
+                    self.progress.add(sent);
+                    *burst += sent;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.stream.writable(false).await?
+                    self.stream.writable(false).await?;
+                    *burst = 0;
                 }
                 Err(error) => return Err(error),
             }
+            if *burst >= BURST_BYTES {
+                *burst = 0;
+                self.pause().await?;
+            }
         }
+    }
+
+    /// Lets the core see to its other tasks and sockets.
+    async fn pause(&self) -> io::Result<()> {
+        if monoio::utils::is_legacy() {
+            // The epoll driver finds a socket ready without asking the kernel for the others' events.
+            monoio::time::sleep(Duration::from_millis(1)).await;
+            return Ok(());
+        }
+        self.stream.writable(false).await
     }
 
     /// With all ciphertext sent: what is next? None: nothing yet.
@@ -311,6 +336,15 @@ fn feed(
         Ok(state) if state.peer_has_closed() => Ok(Step::Over),
         Ok(_) => Ok(Step::Continue),
         Err(error) => Err(Failure::from(&invalid(&error))),
+    }
+}
+
+/// A socket with nothing to read.
+struct NothingNow;
+
+impl Read for NothingNow {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
     }
 }
 

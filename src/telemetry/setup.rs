@@ -2,7 +2,9 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Level, Log, LogFormat};
 
@@ -16,11 +18,17 @@ pub fn init(log: &Log) {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    let builder =
-        tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    // ractor opens a span an actor and a poll, which would stand in every line.
+    let filter = Targets::new().with_default(level).with_target("ractor", level.min(LevelFilter::WARN));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     let is_first = match log.format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => {
+            let lines = lines.with_ansi(std::io::stderr().is_terminal());
+            tracing_subscriber::registry().with(lines).with(filter).try_init()
+        }
+        LogFormat::Json => {
+            tracing_subscriber::registry().with(lines.json().flatten_event(true)).with(filter).try_init()
+        }
     };
     if let Err(error) = is_first {
         tracing::debug!(%error, "logging was set up before");

@@ -1,10 +1,13 @@
 //! What the tests of `net` share: a runtime of each driver, threads that play the peer, bytes that betray their place.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod tls;
+
 use std::future::{Future, poll_fn};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::pin::{Pin, pin};
+use std::sync::LazyLock;
 use std::sync::mpsc::{self, Receiver};
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
@@ -53,19 +56,22 @@ fn bounded(driver: &str, run: impl FnOnce() + Send + 'static) {
 
 pub const MIB: usize = 1024 * 1024;
 
-/// The byte that belongs at `place`: its neighbours and those a power of two away differ.
-fn byte_at(place: usize) -> u8 {
-    ((place as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
-}
+/// Bytes that betray their place: neighbours differ, and so do those a power of two apart.
+static PATTERN: LazyLock<Bytes> = LazyLock::new(|| {
+    let at = |place: u64| (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
+    (0..32 * MIB as u64).map(at).collect::<Vec<_>>().into()
+});
 
 pub fn pattern(len: usize) -> Bytes {
-    (0..len).map(byte_at).collect::<Vec<_>>().into()
+    PATTERN.slice(..len)
 }
 
 /// Panics at the first byte that is not the pattern's; `got` may end early.
 pub fn assert_prefix(got: &[u8]) {
-    let wrong = got.iter().enumerate().find(|&(place, &byte)| byte != byte_at(place));
-    assert!(wrong.is_none(), "a foreign byte at {wrong:?} of {}", got.len());
+    if got != &PATTERN[..got.len()] {
+        let wrong = got.iter().zip(PATTERN.iter()).position(|(got, want)| got != want);
+        panic!("a foreign byte at {wrong:?} of {}", got.len());
+    }
 }
 
 /// `whole` in pieces of odd sizes up to `piece_max`, every third with memory of its own.

@@ -5,6 +5,12 @@ use HeadError::{
 };
 use Version::{Http10, Http11};
 
+type Lines = &'static [&'static str];
+type Case<T> = (&'static str, Lines, T);
+type VersionCase<T> = (&'static str, Lines, Version, T);
+type ExpectCase = (&'static str, Lines, Version, Framing, Result<bool, HeadError>);
+type ResponseCase<'a> = (&'static str, Lines, Version, u16, &'a Method, Result<(Framing, bool), HeadError>);
+
 /// `name: value` lines as fields.
 fn headers(lines: &[&'static str]) -> Headers {
     let mut headers = Headers::default();
@@ -17,7 +23,7 @@ fn headers(lines: &[&'static str]) -> Headers {
 
 #[test]
 fn content_lengths() {
-    let cases: [(&str, &[&'static str], Result<Option<u64>, HeadError>); 21] = [
+    let cases: [Case<Result<Option<u64>, HeadError>>; 21] = [
         ("none", &[], Ok(None)),
         ("one", &["Content-Length: 5"], Ok(Some(5))),
         ("zero", &["content-length: 0"], Ok(Some(0))),
@@ -49,7 +55,7 @@ fn content_lengths() {
 
 #[test]
 fn transfer_codings_of_a_request() {
-    let cases: [(&str, &[&'static str], Version, Result<Framing, HeadError>); 17] = [
+    let cases: [VersionCase<Result<Framing, HeadError>>; 17] = [
         ("chunked", &["Transfer-Encoding: chunked"], Http11, Ok(Framing::Chunked)),
         ("other case", &["TRANSFER-ENCODING: CHUNKED"], Http11, Ok(Framing::Chunked)),
         ("in HTTP/1.0", &["Transfer-Encoding: chunked"], Http10, Err(CodingInHttp10)),
@@ -98,7 +104,7 @@ fn framing_of_a_response() {
     const CHUNKED: &str = "Transfer-Encoding: chunked";
     let (get, head) = (&Method::Get, &Method::Head);
     let none = |is_reusable| Ok((Framing::None, is_reusable));
-    let cases: [(&str, &[&'static str], Version, u16, &Method, Result<(Framing, bool), HeadError>); 23] = [
+    let cases: [ResponseCase<'_>; 23] = [
         ("a length", &["Content-Length: 5"], Http11, 200, get, Ok((Framing::Length(5), true))),
         ("equal lengths", &["Content-Length: 5, 5"], Http11, 200, get, Ok((Framing::Length(5), true))),
         ("chunked", &[CHUNKED], Http11, 200, get, Ok((Framing::Chunked, true))),
@@ -144,7 +150,7 @@ fn framing_of_a_response() {
 
 #[test]
 fn persistence() {
-    let cases: [(&str, &[&'static str], Version, bool); 9] = [
+    let cases: [VersionCase<bool>; 9] = [
         ("1.1", &[], Http11, true),
         ("1.1 close", &["Connection: close"], Http11, false),
         ("1.1 close among others", &["connection: X-Hop , CLOSE"], Http11, false),
@@ -174,7 +180,7 @@ fn connection_options_are_bounded() {
 #[test]
 fn expectations() {
     let body = Framing::Length(1);
-    let cases: [(&str, &[&'static str], Version, Framing, Result<bool, HeadError>); 10] = [
+    let cases: [ExpectCase; 10] = [
         ("none", &[], Http11, body, Ok(false)),
         ("100-continue", &["Expect: 100-continue"], Http11, body, Ok(true)),
         ("other case, chunked", &["expect: 100-Continue"], Http11, Framing::Chunked, Ok(true)),
@@ -193,7 +199,7 @@ fn expectations() {
 
 #[test]
 fn host_fields() {
-    let cases: [(&str, &[&'static str], Version, Result<(), HeadError>); 19] = [
+    let cases: [VersionCase<Result<(), HeadError>>; 19] = [
         ("a name", &["Host: api.example"], Http11, Ok(())),
         ("a port", &["Host: localhost:8080"], Http11, Ok(())),
         ("an underscore", &["Host: my_service"], Http11, Ok(())),

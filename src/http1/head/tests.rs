@@ -79,6 +79,11 @@ fn fields_of_a_request_that_are_refused() {
         assert_eq!(with_fields(fields), Err(want), "{name}");
     }
     assert_eq!(read_request("GET / HTTP/1.0\n\n"), Err(LineEnd { line: 1 }));
+    assert_eq!(
+        read_request("HTTP/1.0 200\n"),
+        Err(HeadError::Method { limit: 32 }),
+        "its start is judged first"
+    );
     assert_eq!(read_request("\nGET / HTTP/1.0\r\n\r\n"), Err(LineEnd { line: 1 }));
     assert!(with_fields("X-A: caf\u{e9}\tb\r\n").is_ok_and(|head| head.is_some()));
 }

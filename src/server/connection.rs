@@ -1,0 +1,355 @@
+//! One client connection: requests in, responses out, in order, for as long as both sides want.
+
+use std::future::Future;
+use std::net;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::auth;
+use super::inbox::Inbox;
+use super::registry::{Registered, Registry};
+use super::reply::{Progress, Reply};
+use super::request::{self, Arrival, BodyWait, HeadWait, NoBody, within};
+use super::respond::{self, Response};
+use super::routing::{self, Action};
+use crate::actor::budget::Lease;
+use crate::actor::call::Call;
+use crate::actor::client::{ClientQueue, channel};
+use crate::actor::context::Context;
+use crate::actor::core::CoreMsg;
+use crate::actor::credit::Credit;
+use crate::actor::stream::Serve;
+use crate::actor::turn;
+use crate::config::{ClientKey, Config};
+use crate::error::{Code, ProxyError};
+use crate::exchange::{Request, Shape};
+use crate::http1::{Framing, HeadLimits, Method, RequestHead, Version};
+use crate::net::{Connection, Gather, WriteHalf, clock, task};
+use crate::protocol::request::peek;
+
+/// How long an error is left for the client to read before the connection is closed, while what the client still
+/// sends is thrown away: closing with unread input would reset the connection and eat the error (RFC 9112, section 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+/// A request id that a client may give.
+const REQUEST_ID_MAX: usize = 128;
+
+/// What the connections of a core share.
+pub struct Core {
+    pub context: Rc<Context>,
+    pub registry: Rc<Registry>,
+    pub actor: ractor::ActorRef<CoreMsg>,
+}
+
+/// What follows a response.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    KeepAlive,
+    /// Close once the client has had time to read.
+    Linger,
+    Close,
+}
+
+struct Client {
+    core: Rc<Core>,
+    inbox: Rc<Inbox>,
+    write: WriteHalf,
+    out: Gather,
+    unread: BytesMut,
+    registered: Registered,
+    shutdown: crate::net::Shutdown,
+}
+
+/// Serves a connection to its end.
+pub async fn serve(connection: Connection, core: Rc<Core>) {
+    let Connection { read, write, shutdown } = connection;
+    let inbox = Inbox::new(core.context.shared.config.server.half_close, shutdown.clone());
+    let (filled, broken) = (Rc::clone(&inbox), Rc::clone(&inbox));
+    task::spawn(filled.fill(read), move |_| broken.broke());
+    let registered = core.registry.register(shutdown.clone(), write.progress());
+    let mut client =
+        Client { core, inbox, write, out: Gather::new(), unread: BytesMut::new(), registered, shutdown };
+    client.serve().await;
+    // The reading task ends with the socket.
+    client.shutdown.shutdown(net::Shutdown::Both);
+}
+
+impl Client {
+    async fn serve(&mut self) {
+        let mut is_first = true;
+        loop {
+            let next = match self.next_request(is_first).await {
+                Arrival::Head(head) => self.answer(*head).await,
+                Arrival::Closed => return,
+                Arrival::Bad(error) => self.refuse(Version::Http11, &new_request_id(), error, true).await,
+            };
+            match next {
+                Next::KeepAlive if !self.core.registry.is_draining() => is_first = false,
+                Next::KeepAlive | Next::Linger => return self.linger().await,
+                Next::Close => return,
+            }
+        }
+    }
+
+    fn config(&self) -> &Config {
+        &self.core.context.shared.config
+    }
+
+    async fn next_request(&mut self, is_first: bool) -> Arrival {
+        let config = &self.core.context.shared.config;
+        let server = &config.server;
+        let wait = HeadWait {
+            limits: HeadLimits { bytes: config.limits.head, fields: config.limits.head_fields },
+            idle: if is_first { server.header_timeout } else { server.idle_timeout },
+            whole: server.header_timeout,
+        };
+        let is_waiting = self.unread.is_empty();
+        let mut reading = pin!(request::read_head(&self.inbox, &mut self.unread, &wait));
+        let (registry, entry) = (&self.core.registry, &self.registered.entry);
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(arrival) = reading.as_mut().poll(cx) {
+                return Poll::Ready(arrival);
+            }
+            if is_waiting && !is_first && registry.is_draining() {
+                return Poll::Ready(Arrival::Closed);
+            }
+            entry.keep_idle(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Answers one request.
+    async fn answer(&mut self, head: RequestHead) -> Next {
+        let request_id = request_id(&head);
+        let shared = Arc::clone(&self.core.context.shared);
+        let with_body = head.method != Method::Head;
+        let admitted = self.admit(&head, &shared.config);
+        let (action, key) = match admitted {
+            Ok(admitted) => admitted,
+            Err(response) => {
+                return self.respond(&head, &request_id, response, !has_body(&head), with_body).await;
+            }
+        };
+        if head.expect_continue && has_body(&head) && self.unread.is_empty() {
+            self.out.push(Bytes::from_static(respond::CONTINUE));
+            if self.flush().await.is_err() {
+                return Next::Close;
+            }
+        }
+        let lease = self.core.context.shared.budget.lease(self.core.context.core);
+        let wait = BodyWait {
+            bytes_max: shared.config.limits.request_body,
+            pause: shared.config.server.body_timeout,
+        };
+        let body = request::read_body(&self.inbox, &mut self.unread, head.framing, &wait, &lease).await;
+        let body = match body {
+            Ok(body) => body,
+            Err(NoBody::Closed) => return Next::Close,
+            Err(NoBody::Bad(error)) => return self.refuse(head.version, &request_id, error, with_body).await,
+        };
+        match action {
+            Action::ListModels => {
+                let response = respond::models(&shared.config, key);
+                self.respond(&head, &request_id, response, true, with_body).await
+            }
+            Action::ShowModel(name) => {
+                let response = respond::model(&shared.config, key, &name);
+                self.respond(&head, &request_id, response, true, with_body).await
+            }
+            Action::Chat => self.exchange(head, request_id, body, key, true, lease).await,
+            Action::Relay => self.exchange(head, request_id, body, key, false, lease).await,
+        }
+    }
+
+    /// What is decided before the body is read.
+    fn admit<'c>(
+        &self,
+        head: &RequestHead,
+        config: &'c Config,
+    ) -> Result<(Action, Option<&'c ClientKey>), Response> {
+        let action = routing::action(head).map_err(Response::from)?;
+        let key = auth::authenticate(&head.headers, &config.keys).map_err(Response::from)?;
+        request::announced(head.framing, config.limits.request_body).map_err(Response::from)?;
+        let is_asking = matches!(action, Action::Chat | Action::Relay);
+        if is_asking && self.core.context.shared.budget.is_spent() {
+            let message = "Too much is buffered here at the moment; try again in a second.";
+            return Err(ProxyError::new(Code::Overloaded, message).into());
+        }
+        Ok((action, key))
+    }
+
+    /// Has the request answered by a `Stream`.
+    async fn exchange(
+        &mut self,
+        head: RequestHead,
+        request_id: Arc<str>,
+        body: Bytes,
+        key: Option<&ClientKey>,
+        is_chat: bool,
+        lease: Lease,
+    ) -> Next {
+        let version = head.version;
+        let keep_alive = head.keep_alive && !self.core.registry.is_draining();
+        let (route, request) = match self.plan(body, key, is_chat) {
+            Ok(planned) => planned,
+            Err(error) => return self.respond(&head, &request_id, error.into(), true, true).await,
+        };
+        let below_root = head.path.slice("/v1".len()..);
+        let call = Call { path: below_root, query: head.query, headers: head.headers, request_id };
+        let call = Arc::new(call);
+        let context = Rc::clone(&self.core.context);
+        let window = context.shared.config.limits.window;
+        let credit = Rc::new(Credit::new(window, context.shared.budget.lease(context.core)));
+        let (port, queue) = channel(credit);
+        let queue = Rc::new(queue);
+        self.inbox.begin_exchange(&queue);
+        let serve = Serve { route, request, call: Arc::clone(&call), port };
+        // The `Stream` accounts for the body from here on.
+        drop(lease);
+        if turn::cast(&self.core.actor, CoreMsg::Serve(Box::new(serve))).is_err() {
+            tracing::error!(request_id = &*call.request_id, "the Core takes no requests any more");
+        }
+        let plan = Arc::clone(&context.shared.plans[route]);
+        let mut reply = Reply::new(version, &call.request_id, keep_alive, &plan);
+        let next = self.relay(&queue, &mut reply).await;
+        self.inbox.end_exchange();
+        queue.client_gone_unless_ended();
+        next
+    }
+
+    /// The route that a body asks for, and the request as the machine takes it.
+    fn plan(
+        &self,
+        body: Bytes,
+        key: Option<&ClientKey>,
+        is_chat: bool,
+    ) -> Result<(usize, Request), ProxyError> {
+        let peek = peek(&body)?;
+        let config = self.config();
+        let (route, _) = config.route(&peek.model).ok_or_else(|| respond::unknown_model(&peek.model))?;
+        if key.is_some_and(|key| !key.allows(&config.routes[route].name)) {
+            let message = "This API key may not use this model; GET /v1/models lists those it may.";
+            return Err(ProxyError::new(Code::RouteNotAllowed, message).with_param("model"));
+        }
+        if is_chat && peek.messages.is_none() {
+            let message = "The member \"messages\" is missing; it must be an array of messages.";
+            return Err(ProxyError::new(Code::InvalidValue, message).with_param("messages"));
+        }
+        let shape = match (is_chat, peek.stream) {
+            (true, true) => Shape::ChatStream,
+            (true, false) => Shape::ChatPlain,
+            (false, _) => Shape::Opaque,
+        };
+        Ok((route, Request { shape, body, peek }))
+    }
+
+    /// Writes what the `Stream` sends until the response ends or the client is gone.
+    async fn relay(&mut self, queue: &ClientQueue, reply: &mut Reply<'_>) -> Next {
+        loop {
+            let items = {
+                let mut taking = pin!(queue.take());
+                let mut gone = pin!(self.inbox.client_gone());
+                std::future::poll_fn(|cx| {
+                    if let Poll::Ready(items) = taking.as_mut().poll(cx) {
+                        return Poll::Ready(Some(items));
+                    }
+                    gone.as_mut().poll(cx).map(|()| None)
+                })
+                .await
+            };
+            let Some(items) = items else { return Next::Close };
+            let (progress, bytes) = reply.encode(items, &mut self.out);
+            if self.flush().await.is_err() {
+                return Next::Close;
+            }
+            queue.written(bytes);
+            match progress {
+                Progress::More => {}
+                Progress::Done if reply.keep_alive => return Next::KeepAlive,
+                Progress::Done => return Next::Linger,
+                Progress::Cut => {
+                    if reply.ends_with_connection() {
+                        // A FIN would make the cut body look whole.
+                        self.shutdown.set_linger_zero();
+                        return Next::Close;
+                    }
+                    return Next::Linger;
+                }
+            }
+        }
+    }
+
+    /// Writes an error and has the connection closed.
+    async fn refuse(
+        &mut self,
+        version: Version,
+        request_id: &str,
+        error: ProxyError,
+        with_body: bool,
+    ) -> Next {
+        Response::from(error).encode(version, request_id, false, with_body, &mut self.out);
+        if self.flush().await.is_err() { Next::Close } else { Next::Linger }
+    }
+
+    /// Writes a response of Baton's own. `is_read`: nothing of the request is unread.
+    async fn respond(
+        &mut self,
+        head: &RequestHead,
+        request_id: &str,
+        response: Response,
+        is_read: bool,
+        with_body: bool,
+    ) -> Next {
+        let keep_alive = head.keep_alive && is_read && !self.core.registry.is_draining();
+        response.encode(head.version, request_id, keep_alive, with_body, &mut self.out);
+        match self.flush().await {
+            Ok(()) if keep_alive => Next::KeepAlive,
+            Ok(()) => Next::Linger,
+            Err(_) => Next::Close,
+        }
+    }
+
+    /// Writes all of `out`; a write that makes no progress is ended by the registry.
+    async fn flush(&mut self) -> std::io::Result<()> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let entry = &self.registered.entry;
+        entry.write_begins(clock::now());
+        let written = self.write.write(&mut self.out).await;
+        entry.write_ended();
+        if written.is_err() {
+            self.out.clear();
+        }
+        written
+    }
+
+    /// Ends the connection so that the client can read all that was written.
+    async fn linger(&mut self) {
+        if self.write.finish().await.is_ok() {
+            let _still_sending = within(LINGER, self.inbox.discard()).await;
+        }
+    }
+}
+
+fn has_body(head: &RequestHead) -> bool {
+    !matches!(head.framing, Framing::None | Framing::Length(0))
+}
+
+/// The client's own request id if it is one, else a new one.
+fn request_id(head: &RequestHead) -> Arc<str> {
+    let given = head.headers.get("x-request-id").and_then(|value| std::str::from_utf8(value).ok());
+    let is_usable = |id: &&str| {
+        !id.is_empty() && id.len() <= REQUEST_ID_MAX && id.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    given.filter(is_usable).map_or_else(new_request_id, Arc::from)
+}
+
+fn new_request_id() -> Arc<str> {
+    Arc::from(format!("req-{:032x}", fastrand::u128(..)))
+}

@@ -1,0 +1,97 @@
+//! What one core thread does from its start to its end.
+
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use ractor::ActorRef;
+use rustls::ServerConfig;
+use send_wrapper::SendWrapper;
+
+use super::accept;
+use super::connection::Core;
+use super::registry::Registry;
+use crate::actor::context::{Context, Shared};
+use crate::actor::core::{Core as CoreActor, CoreArgs};
+use crate::actor::node::{CoreRef, NodeMsg};
+use crate::actor::turn::{self, Door};
+use crate::net::listener::Listener;
+use crate::net::{clock, task};
+
+/// How often stuck writes and expired pooled connections are looked for, at most.
+const SWEEP_MAX: Duration = Duration::from_secs(1);
+const SWEEP_MIN: Duration = Duration::from_millis(10);
+
+/// What a core is given.
+pub struct CoreSetup {
+    pub number: usize,
+    pub shared: Arc<Shared>,
+    pub listeners: Vec<TcpListener>,
+    pub tls: Option<Arc<ServerConfig>>,
+    pub connections_max: usize,
+    /// Open connections of all cores.
+    pub open: Arc<AtomicUsize>,
+    pub node: ActorRef<NodeMsg>,
+    pub node_door: Door,
+    pub started: Sender<CoreRef>,
+}
+
+/// Why a core could not start, or ended.
+pub type CoreError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Runs a core until it has drained.
+pub async fn run(setup: CoreSetup) -> Result<(), CoreError> {
+    let CoreSetup { number, shared, listeners, tls, connections_max, open, node, node_door, started } = setup;
+    let context = Rc::new(Context::new(shared, number));
+    let registry = Registry::new(open, listeners.len());
+    let listeners = listeners.into_iter().map(Listener::from_std).collect::<Result<Vec<_>, _>>()?;
+    let stoppers: Vec<_> = listeners.iter().map(Listener::stopper).collect();
+    let draining = Rc::clone(&registry);
+    let on_drain = move || {
+        stoppers.iter().for_each(|stopper| stopper.shutdown(std::net::Shutdown::Both));
+        draining.begin_drain();
+    };
+    let args = CoreArgs {
+        context: SendWrapper::new(Rc::clone(&context)),
+        on_drain: SendWrapper::new(Box::new(on_drain)),
+    };
+    let (actor, _) = turn::spawn_linked(CoreActor, args, node.get_cell()).await?;
+    let door = turn::door().ok_or("no core runs on this thread")?;
+    let reference = CoreRef { door, actor: actor.clone() };
+    turn::cast_from_afar(&node_door, &node, NodeMsg::CoreStarted(reference.clone()))?;
+    let core = Rc::new(Core { context: Rc::clone(&context), registry: Rc::clone(&registry), actor });
+    for listener in listeners {
+        let accepting = accept::run(listener, Rc::clone(&core), tls.clone(), connections_max);
+        let (ended, broken) = (Rc::clone(&registry), Rc::clone(&registry));
+        let listening = async move {
+            accepting.await;
+            ended.listener_ended();
+        };
+        task::spawn(listening, move |text| {
+            tracing::error!("a listener's task panicked: {text}");
+            broken.listener_ended();
+        });
+    }
+    let sweeping = sweep(Rc::clone(&context), Rc::clone(&registry));
+    task::spawn(sweeping, |text| tracing::error!("the sweeping task panicked: {text}"));
+    started.send(reference)?;
+    registry.drained().await;
+    Ok(())
+}
+
+/// Looks after what nobody waits for: writes that are stuck, pooled connections that are too old.
+async fn sweep(context: Rc<Context>, registry: Rc<Registry>) {
+    let limit = context.shared.config.server.write_timeout;
+    let pause = (limit / 4).clamp(SWEEP_MIN, SWEEP_MAX);
+    loop {
+        monoio::time::sleep(pause).await;
+        let now = clock::now();
+        registry.end_stuck(now, limit);
+        for pool in &context.pools {
+            pool.borrow_mut().sweep(now);
+        }
+    }
+}
