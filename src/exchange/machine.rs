@@ -244,7 +244,7 @@ impl Exchange {
 
     fn on_facts(&mut self, id: AttemptId, facts: Vec<Fact>, now: MonoTime, reader: &mut Reader) {
         for fact in facts {
-            if !self.attempt.as_ref().is_some_and(|attempt| attempt.id == id) {
+            if self.attempt.as_ref().is_none_or(|attempt| attempt.id != id) {
                 return;
             }
             match fact {
