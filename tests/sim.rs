@@ -308,6 +308,13 @@ impl Sim {
         assert!(status < 500 || self.world.outcome() == "partial_failed");
     }
 
+    /// The attempt that answered gave a finish_reason, before any `[DONE]`.
+    fn has_finish(&self) -> bool {
+        let Some((_, attempt)) = self.world.attempts.last_key_value() else { return false };
+        let heard = String::from_utf8_lossy(&attempt.heard);
+        heard.split("[DONE]").next().is_some_and(|before| before.contains("\"finish_reason\":\"stop\""))
+    }
+
     fn check_stream(&self) {
         let client = &self.world.client;
         let (text, answer) = (self.delivered(), &self.scenario.answer);
@@ -319,6 +326,9 @@ impl Sim {
                 text == *answer || (is_limited && answer.starts_with(whole)),
                 "{text:?} is not {answer:?}"
             );
+            if self.has_finish() {
+                assert_eq!(client.finishes().len(), 1, "no finish_reason is lost: {}", client.text_of_body());
+            }
             let is_recovered = self.world.outcome() == "partial_recovered";
             assert!(is_recovered || self.world.outcome() == "success");
             if is_recovered {

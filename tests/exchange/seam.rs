@@ -6,6 +6,9 @@ use crate::support::words::*;
 use crate::support::{Setup, World};
 
 const PARTIAL: &str = "The old sailor looked at the sea and thought of home. ";
+/// The partial in two.
+const BEGIN: &str = "The old sailor looke";
+const REST: &str = "d at the sea and thought of home. ";
 
 /// Cuts behind the partial and lets the second say the deltas (escaped text); its answer ends properly.
 fn join(mode: ContinuationMode, partial: &[&str], deltas: &[&str]) -> World {
@@ -26,15 +29,8 @@ fn join(mode: ContinuationMode, partial: &[&str], deltas: &[&str]) -> World {
 const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
     ("goes on", Prefill, PARTIAL, &["Then."], "Then.", "exact"),
     ("goes on, told to", Instruct, PARTIAL, &["Then."], "Then.", "none"),
-    ("starts over", Prefill, PARTIAL, &[&PARTIAL[..20], &PARTIAL[20..], "Then."], "Then.", "restart"),
-    (
-        "starts over, told to",
-        Instruct,
-        PARTIAL,
-        &[&PARTIAL[..20], &PARTIAL[20..], "Then."],
-        "Then.",
-        "restart",
-    ),
+    ("starts over", Prefill, PARTIAL, &[BEGIN, REST, "Then."], "Then.", "restart"),
+    ("starts over, told to", Instruct, PARTIAL, &[BEGIN, REST, "Then."], "Then.", "restart"),
     (
         "starts over within a delta",
         Instruct,
@@ -115,7 +111,7 @@ fn a_restart_whose_last_frame_says_more_than_text_loses_only_its_text() {
 
 #[test]
 fn a_restart_may_end_where_the_partial_does() {
-    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[&PARTIAL[..20], &PARTIAL[20..]]);
+    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[BEGIN, REST]);
     assert!(world.client.is_complete());
     assert_eq!(world.client.answer(), PARTIAL);
     assert_eq!(world.client.finishes(), ["stop"]);
@@ -123,7 +119,7 @@ fn a_restart_may_end_where_the_partial_does() {
 
 #[test]
 fn a_restart_that_ends_short_is_a_failure() {
-    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[&PARTIAL[..20]]);
+    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[BEGIN]);
     assert!(world.client.is_visibly_broken());
     assert_eq!(world.client.answer(), PARTIAL);
     assert_eq!(world.results(), ["cut", "restart_failed"]);
