@@ -26,152 +26,154 @@ fn status(world: &mut World, id: u32, status: u16) {
     world.answer(id, status, "", &body("x"));
 }
 
+const AGAIN: &str = "retry at 0";
+const NEXT: &str = "fallback at 1";
+/// What goes wrong, what it is called, and what follows.
+const FAILURES: [(&str, Break, &str, &str); 20] = [
+    (
+        "refused",
+        |w, id| {
+            w.fault(id, Fault::ConnectFailed);
+        },
+        "connect_failed",
+        AGAIN,
+    ),
+    (
+        "closed at once",
+        |w, id| {
+            w.fin(id);
+        },
+        "closed_early",
+        AGAIN,
+    ),
+    (
+        "reset at once",
+        |w, id| {
+            w.reset(id);
+        },
+        "closed_early",
+        AGAIN,
+    ),
+    (
+        "its task died",
+        |w, id| {
+            w.fault(id, Fault::Died);
+        },
+        "died",
+        AGAIN,
+    ),
+    (
+        "cut in the head",
+        |w, id| {
+            w.wire(id, "HTTP/1.1 2").fin(id);
+        },
+        "cut",
+        AGAIN,
+    ),
+    (
+        "cut behind the head",
+        |w, id| {
+            w.ok(id).fin(id);
+        },
+        "cut",
+        AGAIN,
+    ),
+    (
+        "cut behind the role",
+        |w, id| {
+            w.ok(id).send(id, role()).reset(id);
+        },
+        "cut",
+        AGAIN,
+    ),
+    (
+        "empty",
+        |w, id| {
+            w.ok(id).send(id, DONE).end(id);
+        },
+        "empty_answer",
+        AGAIN,
+    ),
+    ("500", |w, id| status(w, id, 500), "status", AGAIN),
+    ("529", |w, id| status(w, id, 529), "status", AGAIN),
+    ("429", |w, id| status(w, id, 429), "status", AGAIN),
+    (
+        "in-band 503",
+        |w, id| {
+            w.ok(id).send(id, error("503", "x"));
+        },
+        "in_band_error",
+        AGAIN,
+    ),
+    (
+        "an error as JSON",
+        |w, id| {
+            w.answer(id, 200, "", &body("server_error"));
+        },
+        "in_band_error",
+        AGAIN,
+    ),
+    (
+        "no HTTP",
+        |w, id| {
+            w.wire(id, "SSH-2.0-x\r\n");
+        },
+        "protocol_error",
+        NEXT,
+    ),
+    (
+        "a redirect",
+        |w, id| {
+            w.answer(id, 307, "Location: /x\r\n", "");
+        },
+        "protocol_error",
+        NEXT,
+    ),
+    (
+        "101",
+        |w, id| {
+            w.wire(id, "HTTP/1.1 101 X\r\n\r\n");
+        },
+        "protocol_error",
+        NEXT,
+    ),
+    (
+        "a page of HTML",
+        |w, id| {
+            w.answer(id, 200, "", "<html>");
+        },
+        "protocol_error",
+        NEXT,
+    ),
+    (
+        "garbage",
+        |w, id| {
+            w.ok(id).send(id, "data: {\"a\n\ndata: {\"a\n\n");
+        },
+        "undecodable",
+        NEXT,
+    ),
+    (
+        "DNS",
+        |w, id| {
+            w.fault(id, Fault::DnsFailed);
+        },
+        "dns_failed",
+        NEXT,
+    ),
+    (
+        "TLS",
+        |w, id| {
+            w.fault(id, Fault::TlsFailed);
+        },
+        "tls_failed",
+        NEXT,
+    ),
+];
+
 #[test]
 fn each_failure_is_retried_or_falls_back_as_the_table_says() {
-    const AGAIN: &str = "retry at 0";
-    const NEXT: &str = "fallback at 1";
-    let cases: [(&str, Break, &str, &str); 20] = [
-        (
-            "refused",
-            |w, id| {
-                w.fault(id, Fault::ConnectFailed);
-            },
-            "connect_failed",
-            AGAIN,
-        ),
-        (
-            "closed at once",
-            |w, id| {
-                w.fin(id);
-            },
-            "closed_early",
-            AGAIN,
-        ),
-        (
-            "reset at once",
-            |w, id| {
-                w.reset(id);
-            },
-            "closed_early",
-            AGAIN,
-        ),
-        (
-            "its task died",
-            |w, id| {
-                w.fault(id, Fault::Died);
-            },
-            "died",
-            AGAIN,
-        ),
-        (
-            "cut in the head",
-            |w, id| {
-                w.wire(id, "HTTP/1.1 2").fin(id);
-            },
-            "cut",
-            AGAIN,
-        ),
-        (
-            "cut behind the head",
-            |w, id| {
-                w.ok(id).fin(id);
-            },
-            "cut",
-            AGAIN,
-        ),
-        (
-            "cut behind the role",
-            |w, id| {
-                w.ok(id).send(id, role()).reset(id);
-            },
-            "cut",
-            AGAIN,
-        ),
-        (
-            "empty",
-            |w, id| {
-                w.ok(id).send(id, DONE).end(id);
-            },
-            "empty_answer",
-            AGAIN,
-        ),
-        ("500", |w, id| status(w, id, 500), "status", AGAIN),
-        ("529", |w, id| status(w, id, 529), "status", AGAIN),
-        ("429", |w, id| status(w, id, 429), "status", AGAIN),
-        (
-            "in-band 503",
-            |w, id| {
-                w.ok(id).send(id, error("503", "x"));
-            },
-            "in_band_error",
-            AGAIN,
-        ),
-        (
-            "an error as JSON",
-            |w, id| {
-                w.answer(id, 200, "", &body("server_error"));
-            },
-            "in_band_error",
-            AGAIN,
-        ),
-        (
-            "no HTTP",
-            |w, id| {
-                w.wire(id, "SSH-2.0-x\r\n");
-            },
-            "protocol_error",
-            NEXT,
-        ),
-        (
-            "a redirect",
-            |w, id| {
-                w.answer(id, 307, "Location: /x\r\n", "");
-            },
-            "protocol_error",
-            NEXT,
-        ),
-        (
-            "101",
-            |w, id| {
-                w.wire(id, "HTTP/1.1 101 X\r\n\r\n");
-            },
-            "protocol_error",
-            NEXT,
-        ),
-        (
-            "a page of HTML",
-            |w, id| {
-                w.answer(id, 200, "", "<html>");
-            },
-            "protocol_error",
-            NEXT,
-        ),
-        (
-            "garbage",
-            |w, id| {
-                w.ok(id).send(id, "data: {\"a\n\ndata: {\"a\n\n");
-            },
-            "undecodable",
-            NEXT,
-        ),
-        (
-            "DNS",
-            |w, id| {
-                w.fault(id, Fault::DnsFailed);
-            },
-            "dns_failed",
-            NEXT,
-        ),
-        (
-            "TLS",
-            |w, id| {
-                w.fault(id, Fault::TlsFailed);
-            },
-            "tls_failed",
-            NEXT,
-        ),
-    ];
-    for (name, break_it, result, next) in cases {
+    for (name, break_it, result, next) in FAILURES {
         let mut world = World::new(&three().with(|setup| setup.policy.retry.streaming_max_retries = 1));
         break_it(&mut world, 0);
         let opened = world.take().pop();

@@ -47,131 +47,132 @@ const SAID: &str = "Your previous answer was cut off. Continue it exactly where 
                     or introducing anything.";
 
 /// In the wanted bodies `<P>` stands for the partial and `<I>` for the instruction.
+const GOLDEN: &[(&str, &str, (ContinuationMode, PrefillFlags), &str)] = &[
+    (
+        "prefill: a message of its own",
+        r#"{"model":"r","messages":[{"role":"user","content":"Hi"}],"stream":true}"#,
+        PREFILL,
+        r#"{"model":"m-b","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}],"stream":true}"#,
+    ),
+    (
+        "instruct without a system message",
+        r#"{"model":"r","messages":[{"role":"user","content":"Hi"}]}"#,
+        INSTRUCT,
+        r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"},{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "instruct with a system message",
+        r#"{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}],"model":"r"}"#,
+        INSTRUCT,
+        r#"{"messages":[{"role":"system","content":"Be brief.\n\n<I>"},{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}],"model":"m-b"}"#,
+    ),
+    (
+        "instruct with an empty system message",
+        r#"{"model":"r","messages":[{"content":"","role":"system"}]}"#,
+        INSTRUCT,
+        r#"{"model":"m-b","messages":[{"content":"<I>","role":"system"},{"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "instruct with a developer message of parts",
+        r#"{"model":"r","messages":[{"role":"developer","content":[{"type":"text","text":"Be brief."}]}]}"#,
+        INSTRUCT,
+        r#"{"model":"m-b","messages":[{"role":"developer","content":[{"type":"text","text":"Be brief."},{"type":"text","text":"<I>"}]},{"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "instruct with no parts",
+        r#"{"model":"r","messages":[{"role":"system","content":[ ]}]}"#,
+        INSTRUCT,
+        r#"{"model":"m-b","messages":[{"role":"system","content":[ {"type":"text","text":"<I>"}]},{"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "instruct with a system message that says nothing",
+        r#"{"model":"r","messages":[{"role":"system","content":null}]}"#,
+        INSTRUCT,
+        r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"},{"role":"system","content":null},{"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "a system message that does not lead is left alone",
+        r#"{"model":"r","messages":[{"role":"user","content":"Hi"},{"role":"system","content":"x"}]}"#,
+        INSTRUCT,
+        r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"},{"role":"user","content":"Hi"},{"role":"system","content":"x"},{"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "the client's own trailing assistant message is joined",
+        r#"{"model":"r","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Once"}]}"#,
+        PREFILL,
+        r#"{"model":"m-b","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Once<P>"}]}"#,
+    ),
+    (
+        "in parts",
+        r#"{"model":"r","messages":[{"role":"assistant","content":[{"type":"text","text":"Once"}],"name":"a"}]}"#,
+        PREFILL,
+        r#"{"model":"m-b","messages":[{"role":"assistant","content":[{"type":"text","text":"Once"},{"type":"text","text":"<P>"}],"name":"a"}]}"#,
+    ),
+    (
+        "in no parts",
+        r#"{"model":"r","messages":[{"role":"assistant","content":[]}]}"#,
+        PREFILL,
+        r#"{"model":"m-b","messages":[{"role":"assistant","content":[{"type":"text","text":"<P>"}]}]}"#,
+    ),
+    (
+        "one with calls is not joined",
+        r#"{"model":"r","messages":[{"role":"assistant","content":"x","tool_calls":[{"id":"c"}]}]}"#,
+        PREFILL,
+        r#"{"model":"m-b","messages":[{"role":"assistant","content":"x","tool_calls":[{"id":"c"}]},{"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "empty tool_calls are none",
+        r#"{"model":"r","messages":[{"role":"assistant","content":"x","tool_calls":[]}]}"#,
+        PREFILL,
+        r#"{"model":"m-b","messages":[{"role":"assistant","content":"x<P>","tool_calls":[]}]}"#,
+    ),
+    (
+        "no messages",
+        r#"{"model":"r","messages":[]}"#,
+        PREFILL,
+        r#"{"model":"m-b","messages":[{"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "no messages, instruct",
+        r#"{"model":"r","messages":[ ]}"#,
+        INSTRUCT,
+        r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"} ,{"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "vLLM's flags",
+        r#"{"model":"r","messages":[{"role":"user","content":"Hi"}]}"#,
+        VLLM,
+        r#"{"continue_final_message":true,"add_generation_prompt":false,"model":"m-b","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "the prefix flag",
+        r#"{"model":"r","messages":[{"role":"user","content":"Hi"}]}"#,
+        PREFIX,
+        r#"{"model":"m-b","messages":[{"role":"user","content":"Hi"},{"prefix":true,"role":"assistant","content":"<P>"}]}"#,
+    ),
+    (
+        "the prefix flag on the client's own message",
+        r#"{"model":"r","messages":[{"role":"assistant","content":"prefix"}]}"#,
+        PREFIX,
+        r#"{"model":"m-b","messages":[{"prefix":true,"role":"assistant","content":"prefix<P>"}]}"#,
+    ),
+    (
+        "a prefix flag that is there already",
+        r#"{"model":"r","messages":[{"role":"assistant","content":"x","prefix" : true}]}"#,
+        PREFIX,
+        r#"{"model":"m-b","messages":[{"role":"assistant","content":"x<P>","prefix" : true}]}"#,
+    ),
+    (
+        "escapes, unicode, odd numbers and white space stay as they are",
+        "\n { \"model\" : \"r\\u002f\" ,\r\n\t\"x\": [1.10, 1E+2, -0.0, \"\\ud83d\\ude00 \\/ 你\"],\n  \"messages\" : [\n  {\"role\":\"user\",\"content\":\"\\u4f60 é \\\"\"}\n ] } ",
+        PREFILL,
+        "\n { \"model\" : \"m-b\" ,\r\n\t\"x\": [1.10, 1E+2, -0.0, \"\\ud83d\\ude00 \\/ 你\"],\n  \"messages\" : [\n  {\"role\":\"user\",\"content\":\"\\u4f60 é \\\"\"}\n ,{\"role\":\"assistant\",\"content\":\"<P>\"}] } ",
+    ),
+];
+
 #[test]
 fn golden_bodies() {
-    let cases: &[(&str, &str, (ContinuationMode, PrefillFlags), &str)] = &[
-        (
-            "prefill: a message of its own",
-            r#"{"model":"r","messages":[{"role":"user","content":"Hi"}],"stream":true}"#,
-            PREFILL,
-            r#"{"model":"m-b","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}],"stream":true}"#,
-        ),
-        (
-            "instruct without a system message",
-            r#"{"model":"r","messages":[{"role":"user","content":"Hi"}]}"#,
-            INSTRUCT,
-            r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"},{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "instruct with a system message",
-            r#"{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}],"model":"r"}"#,
-            INSTRUCT,
-            r#"{"messages":[{"role":"system","content":"Be brief.\n\n<I>"},{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}],"model":"m-b"}"#,
-        ),
-        (
-            "instruct with an empty system message",
-            r#"{"model":"r","messages":[{"content":"","role":"system"}]}"#,
-            INSTRUCT,
-            r#"{"model":"m-b","messages":[{"content":"<I>","role":"system"},{"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "instruct with a developer message of parts",
-            r#"{"model":"r","messages":[{"role":"developer","content":[{"type":"text","text":"Be brief."}]}]}"#,
-            INSTRUCT,
-            r#"{"model":"m-b","messages":[{"role":"developer","content":[{"type":"text","text":"Be brief."},{"type":"text","text":"<I>"}]},{"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "instruct with no parts",
-            r#"{"model":"r","messages":[{"role":"system","content":[ ]}]}"#,
-            INSTRUCT,
-            r#"{"model":"m-b","messages":[{"role":"system","content":[ {"type":"text","text":"<I>"}]},{"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "instruct with a system message that says nothing",
-            r#"{"model":"r","messages":[{"role":"system","content":null}]}"#,
-            INSTRUCT,
-            r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"},{"role":"system","content":null},{"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "a system message that does not lead is left alone",
-            r#"{"model":"r","messages":[{"role":"user","content":"Hi"},{"role":"system","content":"x"}]}"#,
-            INSTRUCT,
-            r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"},{"role":"user","content":"Hi"},{"role":"system","content":"x"},{"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "the client's own trailing assistant message is joined",
-            r#"{"model":"r","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Once"}]}"#,
-            PREFILL,
-            r#"{"model":"m-b","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Once<P>"}]}"#,
-        ),
-        (
-            "in parts",
-            r#"{"model":"r","messages":[{"role":"assistant","content":[{"type":"text","text":"Once"}],"name":"a"}]}"#,
-            PREFILL,
-            r#"{"model":"m-b","messages":[{"role":"assistant","content":[{"type":"text","text":"Once"},{"type":"text","text":"<P>"}],"name":"a"}]}"#,
-        ),
-        (
-            "in no parts",
-            r#"{"model":"r","messages":[{"role":"assistant","content":[]}]}"#,
-            PREFILL,
-            r#"{"model":"m-b","messages":[{"role":"assistant","content":[{"type":"text","text":"<P>"}]}]}"#,
-        ),
-        (
-            "one with calls is not joined",
-            r#"{"model":"r","messages":[{"role":"assistant","content":"x","tool_calls":[{"id":"c"}]}]}"#,
-            PREFILL,
-            r#"{"model":"m-b","messages":[{"role":"assistant","content":"x","tool_calls":[{"id":"c"}]},{"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "empty tool_calls are none",
-            r#"{"model":"r","messages":[{"role":"assistant","content":"x","tool_calls":[]}]}"#,
-            PREFILL,
-            r#"{"model":"m-b","messages":[{"role":"assistant","content":"x<P>","tool_calls":[]}]}"#,
-        ),
-        (
-            "no messages",
-            r#"{"model":"r","messages":[]}"#,
-            PREFILL,
-            r#"{"model":"m-b","messages":[{"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "no messages, instruct",
-            r#"{"model":"r","messages":[ ]}"#,
-            INSTRUCT,
-            r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"} ,{"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "vLLM's flags",
-            r#"{"model":"r","messages":[{"role":"user","content":"Hi"}]}"#,
-            VLLM,
-            r#"{"continue_final_message":true,"add_generation_prompt":false,"model":"m-b","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "the prefix flag",
-            r#"{"model":"r","messages":[{"role":"user","content":"Hi"}]}"#,
-            PREFIX,
-            r#"{"model":"m-b","messages":[{"role":"user","content":"Hi"},{"prefix":true,"role":"assistant","content":"<P>"}]}"#,
-        ),
-        (
-            "the prefix flag on the client's own message",
-            r#"{"model":"r","messages":[{"role":"assistant","content":"prefix"}]}"#,
-            PREFIX,
-            r#"{"model":"m-b","messages":[{"prefix":true,"role":"assistant","content":"prefix<P>"}]}"#,
-        ),
-        (
-            "a prefix flag that is there already",
-            r#"{"model":"r","messages":[{"role":"assistant","content":"x","prefix" : true}]}"#,
-            PREFIX,
-            r#"{"model":"m-b","messages":[{"role":"assistant","content":"x<P>","prefix" : true}]}"#,
-        ),
-        (
-            "escapes, unicode, odd numbers and white space stay as they are",
-            "\n { \"model\" : \"r\\u002f\" ,\r\n\t\"x\": [1.10, 1E+2, -0.0, \"\\ud83d\\ude00 \\/ 你\"],\n  \"messages\" : [\n  {\"role\":\"user\",\"content\":\"\\u4f60 é \\\"\"}\n ] } ",
-            PREFILL,
-            "\n { \"model\" : \"m-b\" ,\r\n\t\"x\": [1.10, 1E+2, -0.0, \"\\ud83d\\ude00 \\/ 你\"],\n  \"messages\" : [\n  {\"role\":\"user\",\"content\":\"\\u4f60 é \\\"\"}\n ,{\"role\":\"assistant\",\"content\":\"<P>\"}] } ",
-        ),
-    ];
-    for (name, body, how, want) in cases {
+    for (name, body, how, want) in GOLDEN {
         let want = want.replace("<P>", PARTIAL).replace("<I>", SAID);
         assert_eq!(built(body, *how, PARTIAL), want, "{name}");
     }
