@@ -55,6 +55,29 @@ fn before_the_head() {
 }
 
 #[test]
+fn right_behind_the_request() {
+    let upstream = ScriptedUpstream::always(vec![open()]);
+    // A connection that was dialled and never used may be kept for others, for so long.
+    let config = Config::chat([&upstream.addr]).set("upstreams.up1", "pool_idle", "\"200ms\"");
+    let mut proxy = Proxy::start(&config);
+    proxy.connect().get("/v1/models").response();
+    let baseline = proxy.wait_fd_count(0, ms(300));
+    for round in 0..100 {
+        let mut client = proxy.ask(&ask("chat"));
+        if round % 3 == 0 {
+            client.half_close().wait_closed(PATIENCE);
+        }
+        leave(client, round % 2 == 0);
+    }
+    let left = proxy.wait_fd_count(baseline, PROMPT * 2);
+    assert!(left <= baseline, "{left} descriptors are open, {baseline} at first");
+    for connection in 0..upstream.connection_count() {
+        upstream.wait_closed(connection, PROMPT);
+    }
+    proxy.assert_alive();
+}
+
+#[test]
 fn before_the_first_token() {
     for by_reset in [false, true] {
         let held = Gate::new();
@@ -169,7 +192,7 @@ fn a_client_that_half_closes_has_left_unless_told_otherwise() {
 #[test]
 fn a_client_that_stops_reading_stops_its_upstream() {
     let filler = "x".repeat(16 * 1024);
-    let (frames, frame) = (4096, ch(chunk(&filler)));
+    let (frames, frame) = (2048, ch(chunk(&filler)));
     let end = [ch(finish("stop")), ch(done()), openai::LAST_CHUNK.to_vec()].concat();
     let flood = Step::SendRepeated { bytes: frame, times: frames };
     let upstream = ScriptedUpstream::new(vec![vec![Step::Send(beginning(&[])), flood, Step::Send(end)]]);

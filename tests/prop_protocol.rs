@@ -1,5 +1,7 @@
 //! Properties of the readings, against what serde_json and simd-json read.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed property is a panic")]
+
 #[path = "prop_protocol/generate.rs"]
 mod generate;
 #[path = "prop_protocol/reference.rs"]

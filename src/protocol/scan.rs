@@ -228,10 +228,8 @@ impl<'a> Scan<'a> {
         self.at += 1;
         let mut escaped = false;
         loop {
-            // Most strings are short: a few bytes by hand are faster than starting a search.
             let rest = &self.bytes[self.at..];
-            let near = rest.iter().take(16).position(|b| matches!(b, b'"' | b'\\'));
-            let found = near.or_else(|| memchr2(b'"', b'\\', rest));
+            let found = quote_or_backslash(rest);
             self.at += found.unwrap_or(rest.len());
             match found.map(|found| rest[found]) {
                 Some(b'"') => {
@@ -326,6 +324,24 @@ impl<'a> Scan<'a> {
             }
         }
     }
+}
+
+/// Most strings are short: a few words of eight bytes by hand are faster than starting a search.
+fn quote_or_backslash(text: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let mut words = text.chunks_exact(8).take(4);
+    let mut at = 0;
+    for word in &mut words {
+        let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
+        // The lowest bit set is the high bit of the first byte that is zero: "Bit Twiddling Hacks", haszero.
+        let zeros = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
+        let found = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    memchr2(b'"', b'\\', &text[at..]).map(|found| at + found)
 }
 
 fn close_of(levels: u128) -> u8 {

@@ -193,7 +193,8 @@ impl Client {
         is_chat: bool,
         lease: Lease,
     ) -> Next {
-        let (version, keep_alive) = (head.version, head.keep_alive);
+        let version = head.version;
+        let keep_alive = head.keep_alive && !self.core.registry.is_draining();
         let (route, request) = match self.plan(body, key, is_chat) {
             Ok(planned) => planned,
             Err(error) => return self.respond(&head, &request_id, error.into(), true, true).await,
@@ -304,7 +305,7 @@ impl Client {
         is_read: bool,
         with_body: bool,
     ) -> Next {
-        let keep_alive = head.keep_alive && is_read;
+        let keep_alive = head.keep_alive && is_read && !self.core.registry.is_draining();
         response.encode(head.version, request_id, keep_alive, with_body, &mut self.out);
         match self.flush().await {
             Ok(()) if keep_alive => Next::KeepAlive,

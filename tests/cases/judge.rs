@@ -330,7 +330,14 @@ fn judge_closed(from: Option<Instant>, want: &Value, seen: &Seen) -> Result<(), 
     let limit = ms(want.as_u64().unwrap_or(0));
     let late: Option<Duration> =
         from.and_then(|f| Some(seen.primary.closed_at(0)?.saturating_duration_since(f)));
-    holds(late.is_some_and(|l| l <= limit), || late.map_or("open".to_owned(), |l| format!("{l:?}")))
+    let open = || {
+        format!(
+            "open after {} requests, {} bytes sent",
+            seen.primary.request_count(),
+            seen.primary.sent_bytes()
+        )
+    };
+    holds(late.is_some_and(|l| l <= limit), || late.map_or_else(open, |l| format!("{l:?}")))
 }
 
 /// What every case of an outcome has in common.

@@ -28,7 +28,8 @@ fn text(frame: &Frame) -> String {
 
 #[test]
 fn frames_what_servers_send() {
-    let cases: &[(&str, &[&[u8]], &[&str])] = &[
+    type Case<'a> = (&'a str, &'a [&'a [u8]], &'a [&'a str]);
+    let cases: &[Case] = &[
         ("two events", &[b"data: a\n\ndata: b\n\n"], &["a", "b"]),
         ("CRLF", &[b"data: a\r\n\r\ndata: b\r\n\r\n"], &["a", "b"]),
         ("CR", &[b"data: a\r\rdata: b\r\r"], &["a", "b"]),

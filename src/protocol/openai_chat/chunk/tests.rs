@@ -92,7 +92,8 @@ fn tells_what_else_a_delta_holds() {
 
 #[test]
 fn choices_and_their_ends() {
-    let cases: &[(&str, &[(i64, Option<Finish>)])] = &[
+    type Case = (&'static str, &'static [(i64, Option<Finish>)]);
+    let cases: &[Case] = &[
         ("[]", &[]),
         (r#"[{"delta":{},"finish_reason":"stop"}]"#, &[(0, Some(Finish::Stop))]),
         (r#"[{"finish_reason":"length","index":3}]"#, &[(3, Some(Finish::Length))]),
@@ -123,7 +124,8 @@ fn choices_and_their_ends() {
 
 #[test]
 fn usage_is_read_whatever_its_numbers() {
-    let cases: &[(&str, Option<(u64, u64, u64)>)] = &[
+    type Case = (&'static str, Option<(u64, u64, u64)>);
+    let cases: &[Case] = &[
         (r#""usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}"#, Some((3, 1, 4))),
         (r#""usage":{"prompt_tokens":9,"total_tokens":9}"#, Some((9, 0, 9))),
         (r#""usage":{"completion_tokens":2,"total_tokens":9}"#, Some((7, 2, 9))),
