@@ -20,7 +20,7 @@
 //! * [`net`]: connections on io_uring or epoll, plain and TLS; the clock; the tasks of a core.
 //! * [`actor`]: ractor on the core threads: `Node`, `Core`, `Stream`, `Upstream`.
 //! * [`server`]: listeners, client connections, threads.
-//! * [`demo`]: the scripted upstream.
+//! * [`demo`]: the failover to be watched, between scripted upstreams.
 //!
 //! # One request's path
 //!
