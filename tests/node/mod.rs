@@ -27,7 +27,7 @@ use bytes::Bytes;
 use ractor::ActorCell;
 use serde_json::Value;
 
-use crate::support::{Client, Config, PATIENCE};
+use crate::support::{Client, Config, Gate, PATIENCE, find};
 
 pub struct Node {
     pub addr: SocketAddr,
@@ -140,11 +140,19 @@ pub struct Watch {
     pub bodies: Mutex<Vec<Bytes>>,
     pub heads: Mutex<Vec<u16>>,
     pub outcomes: Mutex<Vec<StreamOutcome>>,
+    awaited: Mutex<Vec<(&'static [u8], Gate)>>,
 }
 
 impl Watch {
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// A gate that opens when a read has `text` in it.
+    pub fn after_read_of(&self, text: &'static [u8]) -> Gate {
+        let gate = Gate::new();
+        self.awaited.lock().unwrap().push((text, gate.clone()));
+        gate
     }
 
     /// All that was given to writers, end to end.
@@ -169,6 +177,8 @@ impl Watch {
 impl Observer for Watch {
     fn read(&self, bytes: &Bytes) {
         self.reads.lock().unwrap().push(bytes.clone());
+        let awaited = self.awaited.lock().unwrap();
+        awaited.iter().filter(|(text, _)| find(bytes, text).is_some()).for_each(|(_, gate)| gate.open());
     }
 
     fn output(&self, output: &Output) {
