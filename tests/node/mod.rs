@@ -140,6 +140,8 @@ pub struct Watch {
     pub bodies: Mutex<Vec<Bytes>>,
     pub heads: Mutex<Vec<u16>>,
     pub outcomes: Mutex<Vec<StreamOutcome>>,
+    /// How each attempt ended, by the name in the logs.
+    pub causes: Mutex<Vec<&'static str>>,
     awaited: Mutex<Vec<(&'static [u8], Gate)>>,
 }
 
@@ -190,8 +192,10 @@ impl Observer for Watch {
     }
 
     fn record(&self, _request_id: &str, record: &Record) {
-        if let Record::Ended { outcome, .. } = record {
-            self.outcomes.lock().unwrap().push(*outcome);
+        match record {
+            Record::Ended { outcome, .. } => self.outcomes.lock().unwrap().push(*outcome),
+            Record::AttemptEnded { result, .. } => self.causes.lock().unwrap().push(result.name()),
+            _ => {}
         }
     }
 }
