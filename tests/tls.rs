@@ -13,61 +13,19 @@
 mod node;
 mod support;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Instant;
 
 use baton::exchange::StreamOutcome;
+use node::tls::{Pair, TlsClient, Wire, front};
 use node::{Node, Watch};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
-use support::client::{CHAT, request_bytes};
 use support::openai::{
     self, LAST_CHUNK, ask, ask_plain, beginning, ch, chunk, completion, done, finish, stream,
 };
-use support::upstream::send;
+use support::upstream::{closed_port, send};
 use support::*;
-
-/// A certificate for `localhost` and its key, as files.
-struct Pair {
-    dir: tempfile::TempDir,
-    cert_pem: String,
-}
-
-impl Pair {
-    fn new() -> Self {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let cert_pem = made.cert.pem();
-        std::fs::write(dir.path().join("cert.pem"), &cert_pem).unwrap();
-        std::fs::write(dir.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
-        Self { dir, cert_pem }
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.dir.path().join(name).display().to_string()
-    }
-
-    /// The value of `server.tls`.
-    fn server(&self) -> String {
-        format!("{{ cert_file = \"{}\", key_file = \"{}\" }}", self.file("cert.pem"), self.file("key.pem"))
-    }
-
-    /// The value of an upstream's `tls`, besides other members.
-    fn trusted(&self, more: &str) -> String {
-        format!("{{ ca_file = \"{}\"{more} }}", self.file("cert.pem"))
-    }
-}
-
-/// A TLS listener that relays what is asked for below `/v1/x/` with the model `model-1`.
-fn front(pair: &Pair, upstream: &ScriptedUpstream) -> Node {
-    let config = Config::new().set("server", "tls", pair.server()).upstream("behind", upstream.addr);
-    Node::start(&config.route("model-1", &[("behind", "model-1")]))
-}
 
 /// A chat route: `url` first, under the given TLS settings, then a plain upstream.
 fn behind_tls(url: &str, tls: &str, second: &ScriptedUpstream) -> Config {
@@ -80,69 +38,6 @@ fn behind_tls(url: &str, tls: &str, second: &ScriptedUpstream) -> Config {
 
 fn ending(delta: &str) -> Vec<u8> {
     [ch(chunk(delta)), ch(finish("stop")), ch(done()), LAST_CHUNK.to_vec()].concat()
-}
-
-/// A blocking client that speaks one version only.
-struct TlsClient {
-    stream: StreamOwned<ClientConnection, TcpStream>,
-    unread: Vec<u8>,
-}
-
-impl TlsClient {
-    fn connect(addr: SocketAddr, pair: &Pair, version: &'static SupportedProtocolVersion) -> Self {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(pair.cert_pem.as_bytes()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder =
-            ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]).unwrap();
-        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let name = ServerName::try_from("localhost").unwrap();
-        let session = ClientConnection::new(Arc::new(config), name).unwrap();
-        let socket = TcpStream::connect(addr).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { stream: StreamOwned::new(session, socket), unread: Vec::new() }
-    }
-
-    fn post(&mut self, headers: &[(&str, &str)], body: &serde_json::Value) {
-        self.stream.write_all(&request_bytes("POST", CHAT, headers, body.to_string().as_bytes())).unwrap();
-    }
-
-    /// Reads a response until `enough`, or its end.
-    fn response(&mut self, enough: impl Fn(&Response) -> bool) -> Response {
-        let mut response = None;
-        loop {
-            response = response.or_else(|| Response::take_head(&mut self.unread, Instant::now()));
-            if let Some(response) = &mut response {
-                response.take_body(&mut self.unread, Instant::now());
-                if response.end != End::Open || enough(response) {
-                    return response.clone();
-                }
-            }
-            match self.read() {
-                Ok(1..) => {}
-                ended => {
-                    let mut response = response.expect("a response's head");
-                    response.connection_ended(ended.is_err(), Instant::now());
-                    return response;
-                }
-            }
-        }
-    }
-
-    fn read(&mut self) -> std::io::Result<usize> {
-        let mut buffer = [0; 16 * 1024];
-        loop {
-            match self.stream.read(&mut buffer) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Ok(read) => {
-                    self.unread.extend_from_slice(&buffer[..read]);
-                    return Ok(read);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
 }
 
 #[test]
@@ -240,6 +135,70 @@ fn an_https_upstream_streams_and_its_cut_answer_is_carried_on() {
 }
 
 #[test]
+fn an_https_upstream_cut_below_tls_is_carried_on() {
+    let pair = Pair::new();
+    for by_reset in [false, true] {
+        let hold = Gate::new();
+        let script =
+            vec![Step::Send(beginning(&["Hel"])), Step::Hold(hold.clone()), Step::Send(ending("lost"))];
+        let behind = ScriptedUpstream::new(vec![script]);
+        let front = front(&pair, &behind);
+        let second = ScriptedUpstream::always(send(stream(&["lo"])));
+        let cut = Gate::new();
+        let wire = Wire::to(front.addr, cut.clone(), by_reset);
+        let watch = Watch::new();
+        let url = format!("https://localhost:{}/v1/x", wire.addr.port());
+        let node = Node::watched(&behind_tls(&url, &pair.trusted(""), &second), &watch);
+        let mut client = node.ask(&ask("chat"));
+        let mut response = client.head();
+        client.read_text(&mut response, "Hel");
+        // No close_notify is seen: the answer is not whole, whatever its framing says.
+        cut.open();
+        client.rest(response).assert_success("Hello");
+        assert_eq!(watch.wait_outcomes(1), [StreamOutcome::PartialRecovered]);
+        assert_eq!(watch.causes.lock().unwrap()[0], "cut");
+        hold.open();
+    }
+}
+
+#[test]
+fn a_tls_client_that_stops_reading_stops_its_https_upstream_and_loses_nothing() {
+    let pair = Pair::new();
+    let text = |number: usize| format!("{number:06}{}", "x".repeat(8 * 1024));
+    let frames: Vec<u8> = (0..2500).flat_map(|number| chunk(&text(number))).collect();
+    let flood: Vec<u8> = frames.chunks(50_000).flat_map(ch).collect();
+    let whole = [openai::role(), frames, finish("stop"), done()].concat();
+    let script = vec![
+        Step::Send(beginning(&[])),
+        Step::Send(flood),
+        Step::Send(ending("")[ch(chunk("")).len()..].to_vec()),
+    ];
+    let behind = ScriptedUpstream::new(vec![script]);
+    let front = front(&pair, &behind);
+    let second = ScriptedUpstream::new(vec![]);
+    let url = format!("https://localhost:{}/v1/x", front.addr.port());
+    let config = behind_tls(&url, &pair.trusted(""), &second).set("server", "tls", pair.server()).set(
+        "routes.chat",
+        "timeouts",
+        "{ connect = \"2s\", first_token = \"3s\", idle = \"300ms\" }",
+    );
+    let node = Node::start(&config);
+    let mut client = TlsClient::connect(node.addr, &pair, &TLS13);
+    client.post(&[], &ask("chat"));
+    let begun = client.response(|_| true);
+    behind.wait_stalled(ms(600));
+    assert_eq!((node.streams().len(), front.streams().len()), (1, 1));
+    // The window, one read's plaintext, and the frame that was whole by then.
+    for held in [node.counts().buffered, front.counts().buffered] {
+        assert!((256 * 1024..=(256 + 64 + 16) * 1024).contains(&held), "{held} bytes are held");
+    }
+    let response = client.rest(begun);
+    assert_eq!(response.end, End::Complete);
+    assert!(response.body == whole, "{} bytes of {}", response.body.len(), whole.len());
+    assert_eq!(second.connection_count(), 0);
+}
+
+#[test]
 fn a_tls_fault_falls_back_unless_told_otherwise() {
     let (pair, stranger) = (Pair::new(), Pair::new());
     let behind = ScriptedUpstream::always(send(stream(&["behind"])));
@@ -323,7 +282,7 @@ fn files_that_do_not_go_together_refuse_the_start_and_say_why() {
         ("an empty file", tls(pair.file("empty.pem"), key.clone()), "cert_file holds no certificate"),
         ("no file", tls(pair.file("none.pem"), key), "none.pem cannot be read"),
     ];
-    let upstream = support::upstream::closed_port();
+    let upstream = closed_port();
     for (name, value, wanted) in cases {
         let config = Config::chat([&upstream]).set("server", "tls", value);
         assert_refused(name, &config, wanted);
@@ -339,7 +298,7 @@ fn assert_refused(name: &str, config: &Config, wanted: &str) {
     let file = dir.path().join("baton.toml");
     std::fs::write(&file, config.text()).unwrap();
     for (command, code) in [(&["run", "--config"][..], 69), (&["check"][..], 1)] {
-        let ran = Command::new(support::proxy::binary()).args(command).arg(&file).output().unwrap();
+        let ran = Command::new(proxy::binary()).args(command).arg(&file).output().unwrap();
         let said = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(code), "{name}: {command:?}: {said}");
         assert!(said.contains(wanted), "{name}: {command:?}: {said}");

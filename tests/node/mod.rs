@@ -10,6 +10,8 @@
     reason = "each test crate uses a part of this; a test stops at the first surprise; blocking is its way to wait"
 )]
 
+pub mod tls;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
