@@ -52,6 +52,8 @@ enum Next {
     /// Close once the client has had time to read.
     Linger,
     Close,
+    /// Close so that the client does not take the end of the connection for the end of the body.
+    Reset,
 }
 
 struct Client {
@@ -73,24 +75,33 @@ pub async fn serve(connection: Connection, core: Rc<Core>) {
     let registered = core.registry.register(shutdown.clone(), write.progress());
     let mut client =
         Client { core, inbox, write, out: Gather::new(), unread: BytesMut::new(), registered, shutdown };
-    client.serve().await;
+    let how = client.serve().await;
     // The reading task ends with the socket.
-    client.shutdown.shutdown(net::Shutdown::Both);
+    client.shutdown.shutdown(how);
 }
 
 impl Client {
-    async fn serve(&mut self) {
+    /// Answers requests until there is no more to do than to shut the socket down, in the way that comes back.
+    async fn serve(&mut self) -> net::Shutdown {
         let mut is_first = true;
         loop {
             let next = match self.next_request(is_first).await {
                 Arrival::Head(head) => self.answer(*head).await,
-                Arrival::Closed => return,
+                Arrival::Closed => return net::Shutdown::Both,
                 Arrival::Bad(error) => self.refuse(Version::Http11, &new_request_id(), error, true).await,
             };
             match next {
                 Next::KeepAlive if !self.core.registry.is_draining() => is_first = false,
-                Next::KeepAlive | Next::Linger => return self.linger().await,
-                Next::Close => return,
+                Next::KeepAlive | Next::Linger => {
+                    self.linger().await;
+                    return net::Shutdown::Both;
+                }
+                Next::Close => return net::Shutdown::Both,
+                Next::Reset => {
+                    // The reset is sent when the descriptor is closed; shutting both sides down would send a FIN first.
+                    self.shutdown.set_linger_zero();
+                    return net::Shutdown::Read;
+                }
             }
         }
     }
@@ -274,12 +285,7 @@ impl Client {
                 Progress::Done if reply.keep_alive => return Next::KeepAlive,
                 Progress::Done => return Next::Linger,
                 Progress::Cut => {
-                    if reply.ends_with_connection() {
-                        // A FIN would make the cut body look whole.
-                        self.shutdown.set_linger_zero();
-                        return Next::Close;
-                    }
-                    return Next::Linger;
+                    return if reply.ends_with_connection() { Next::Reset } else { Next::Linger };
                 }
             }
         }
