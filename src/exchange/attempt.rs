@@ -180,7 +180,7 @@ impl Attempt {
     pub fn resume(&mut self, settle: Duration, now: MonoTime) {
         self.progress = now;
         if self.settle != Deadline::NEVER {
-            self.settle = Deadline::after(now, settle);
+            self.settle = Deadline::at(now.after(settle));
         }
         if let Some(seam) = &mut self.seam {
             seam.resume(now);

@@ -65,7 +65,7 @@ pub struct StreamFailure {
     pub mode: FailureMode,
     /// The triggers that are continued.
     pub on: Vec<Trigger>,
-    /// How many dispatched targets may fail to carry the answer on.
+    /// How many further targets may be asked to carry the answer on, in all.
     pub max_fallbacks: u32,
 }
 
