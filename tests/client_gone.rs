@@ -192,7 +192,7 @@ fn a_client_that_half_closes_has_left_unless_told_otherwise() {
 #[test]
 fn a_client_that_stops_reading_stops_its_upstream() {
     let filler = "x".repeat(16 * 1024);
-    let (frames, frame) = (4096, ch(chunk(&filler)));
+    let (frames, frame) = (2048, ch(chunk(&filler)));
     let end = [ch(finish("stop")), ch(done()), openai::LAST_CHUNK.to_vec()].concat();
     let flood = Step::SendRepeated { bytes: frame, times: frames };
     let upstream = ScriptedUpstream::new(vec![vec![Step::Send(beginning(&[])), flood, Step::Send(end)]]);

@@ -263,7 +263,7 @@ fn before_any_text_the_next_target_gets_the_untouched_request() {
             let (first, second) = (ScriptedUpstream::new(vec![script.clone()]), goes_on());
             let config = two(&first, &second)
                 .set("routes.chat", "stream_failure", format!("{{ mode = \"{mode}\" }}"))
-                .set("routes.chat", "timeouts", "{ first_token = \"400ms\" }");
+                .set("routes.chat", "timeouts", "{ first_token = \"1s\" }");
             let response = Proxy::start(&config).ask(&ask("chat")).response();
             response.assert_success(&words()[CUT..].concat());
             assert_eq!(response.ids(), ["chatcmpl-b"], "{name}");

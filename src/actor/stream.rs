@@ -16,7 +16,9 @@ use super::guard::Guard;
 use super::timers::TimerId;
 use super::turn;
 use super::upstream::{Upstream, UpstreamArgs, UpstreamMsg};
-use crate::exchange::{AttemptId, Exchange, Fact, Fault, Input, Output, Request, Shape};
+use crate::exchange::{
+    AttemptId, Exchange, Fact, FallbackLimit, Fault, Input, Output, Record, Request, Shape,
+};
 use crate::net::clock;
 use crate::policy::balance;
 use crate::telemetry::ExchangeLog;
@@ -28,6 +30,7 @@ pub struct Stream;
 pub struct Serve {
     /// Index into the config's routes.
     pub route: usize,
+    pub limit: FallbackLimit,
     pub request: Request,
     pub call: Arc<Call>,
     pub port: ClientPort,
@@ -89,8 +92,8 @@ impl Actor for Stream {
         args: StreamArgs,
     ) -> Result<StreamState, ActorProcessingErr> {
         let StreamArgs { serve, core } = args;
-        let Serve { route, request, call, port } = serve;
-        let plan = Arc::clone(&core.shared.plans[route]);
+        let Serve { route, limit, request, call, port } = serve;
+        let plan = core.plan(route, limit);
         let strategy = core.shared.config.routes[route].strategy;
         let order = balance::order(strategy, plan.targets.len(), core.next_turn(route));
         if port.attach(&myself) {
@@ -216,7 +219,8 @@ impl StreamState {
         }
         match output {
             Output::Open { attempt, target, body, fresh, .. } => {
-                self.open(myself, attempt, target, body, fresh).await;
+                // Boxed since it is rare and large: the future of every message would carry it.
+                Box::pin(self.open(myself, attempt, target, body, fresh)).await;
             }
             Output::Close { attempt, drain } => self.close(attempt, drain),
             Output::Head(head) => self.port.send(ToClient::Head(head)),
@@ -228,6 +232,10 @@ impl StreamState {
             Output::Abort => self.port.send(ToClient::Abort),
             Output::Record(record) => {
                 self.log.write(&record);
+                if let Record::Demoted { target, to, .. } = *record {
+                    let shared = &self.core.shared;
+                    shared.modes.set(shared.config.routes[self.route].targets[target].upstream, to);
+                }
                 if let Some(observer) = &self.core.shared.observer {
                     observer.record(&self.call.request_id, &record);
                 }

@@ -27,7 +27,7 @@ use crate::actor::stream::Serve;
 use crate::actor::turn;
 use crate::config::{ClientKey, Config};
 use crate::error::{Code, ProxyError};
-use crate::exchange::{Request, Shape};
+use crate::exchange::{FallbackLimit, Request, Shape};
 use crate::http1::{Framing, HeadLimits, Method, RequestHead, Version};
 use crate::net::{Connection, Gather, WriteHalf, clock, task};
 use crate::protocol::request::peek;
@@ -204,8 +204,10 @@ impl Client {
         is_chat: bool,
         lease: Lease,
     ) -> Next {
-        let (version, keep_alive) = (head.version, head.keep_alive);
-        let (route, request) = match self.plan(body, key, is_chat) {
+        let version = head.version;
+        let keep_alive = head.keep_alive && !self.core.registry.is_draining();
+        let planned = fallback_limit(&head).and_then(|limit| Ok((limit, self.plan(body, key, is_chat)?)));
+        let (limit, (route, request)) = match planned {
             Ok(planned) => planned,
             Err(error) => return self.respond(&head, &request_id, error.into(), true, true).await,
         };
@@ -218,13 +220,13 @@ impl Client {
         let (port, queue) = channel(credit);
         let queue = Rc::new(queue);
         self.inbox.begin_exchange(&queue);
-        let serve = Serve { route, request, call: Arc::clone(&call), port };
+        let serve = Serve { route, limit, request, call: Arc::clone(&call), port };
         // The `Stream` accounts for the body from here on.
         drop(lease);
         if turn::cast(&self.core.actor, CoreMsg::Serve(Box::new(serve))).is_err() {
             tracing::error!(request_id = &*call.request_id, "the Core takes no requests any more");
         }
-        let plan = Arc::clone(&context.shared.plans[route]);
+        let plan = context.plan(route, limit);
         let mut reply = Reply::new(version, &call.request_id, keep_alive, &plan);
         let next = self.relay(&queue, &mut reply).await;
         self.inbox.end_exchange();
@@ -310,7 +312,7 @@ impl Client {
         is_read: bool,
         with_body: bool,
     ) -> Next {
-        let keep_alive = head.keep_alive && is_read;
+        let keep_alive = head.keep_alive && is_read && !self.core.registry.is_draining();
         response.encode(head.version, request_id, keep_alive, with_body, &mut self.out);
         match self.flush().await {
             Ok(()) if keep_alive => Next::KeepAlive,
@@ -344,6 +346,17 @@ impl Client {
 
 fn has_body(head: &RequestHead) -> bool {
     !matches!(head.framing, Framing::None | Framing::Length(0))
+}
+
+/// How far the client lets fallbacks go.
+fn fallback_limit(head: &RequestHead) -> Result<FallbackLimit, ProxyError> {
+    const FIELD: &str = "x-baton-fallback";
+    let Some(value) = head.headers.get(FIELD) else { return Ok(FallbackLimit::default()) };
+    FallbackLimit::parse(value).ok_or_else(|| {
+        let message =
+            "x-baton-fallback must be off, before-commit or continue; leave it out for the route's policy.";
+        ProxyError::new(Code::InvalidValue, message).with_param(FIELD)
+    })
 }
 
 /// The client's own request id if it is one, else a new one.

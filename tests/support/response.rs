@@ -103,7 +103,8 @@ impl Response {
                 input.len()
             }
         };
-        self.raw.extend(input.drain(..taken));
+        self.raw.extend_from_slice(&input[..taken]);
+        input.drain(..taken);
         if self.body.len() > before {
             self.reads.push((now, self.body.len()));
         }

@@ -17,8 +17,13 @@ pub fn parse(text: &[u8]) -> Option<Value> {
 
 /// Puts pieces of text together, surrogates of neighbouring pieces too; a lone one becomes U+FFFD.
 pub fn join<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
+    let text: String = pieces.into_iter().collect();
+    // The first byte of every character of that plane.
+    if memchr::memchr(0xF3, text.as_bytes()).is_none() {
+        return text;
+    }
     let mut units = Vec::new();
-    for c in pieces.into_iter().flat_map(str::chars) {
+    for c in text.chars() {
         match (c as u32).checked_sub(PRIVATE).filter(|n| *n < 0x800) {
             Some(n) => units.push(0xD800 + n as u16),
             None => units.extend_from_slice(c.encode_utf16(&mut [0; 2])),
