@@ -5,6 +5,12 @@
 //! has the answer, or sees that it has not; a clean end is never made up.
 //!
 //! `SIM_SEEDS=N` runs that many seeds, `SIM_SEED=n` one, with its log.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
 
 #[path = "exchange_support/mod.rs"]
 mod support;

@@ -22,75 +22,97 @@ fn join(mode: ContinuationMode, partial: &[&str], deltas: &[&str]) -> World {
     world
 }
 
+/// (name, mode, partial, deltas, what of them is delivered, the seam)
+const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
+    ("goes on", ContinuationMode::Prefill, PARTIAL, &["Then."], "Then.", "exact"),
+    ("goes on, told to", ContinuationMode::Instruct, PARTIAL, &["Then."], "Then.", "none"),
+    (
+        "starts over",
+        ContinuationMode::Prefill,
+        PARTIAL,
+        &["The old sailor looke", "d at the sea and thought of home. ", "Then."],
+        "Then.",
+        "restart",
+    ),
+    (
+        "starts over, told to",
+        ContinuationMode::Instruct,
+        PARTIAL,
+        &["The old sailor looke", "d at the sea and thought of home. ", "Then."],
+        "Then.",
+        "restart",
+    ),
+    (
+        "starts over within a delta",
+        ContinuationMode::Instruct,
+        PARTIAL,
+        &["The old sailor looked at the sea and thought of home. Then."],
+        "Then.",
+        "restart",
+    ),
+    (
+        "repeats the end",
+        ContinuationMode::Instruct,
+        PARTIAL,
+        &["thought of ", "home. Then."],
+        "Then.",
+        "overlap",
+    ),
+    (
+        "repeats the end natively: kept",
+        ContinuationMode::Prefill,
+        PARTIAL,
+        &["of home. Then."],
+        "of home. Then.",
+        "exact",
+    ),
+    ("doubles the space", ContinuationMode::Instruct, PARTIAL, &[" Then."], "Then.", "none"),
+    ("doubles the space natively: kept", ContinuationMode::Prefill, PARTIAL, &[" Then."], " Then.", "exact"),
+    (
+        "ha ha ha",
+        ContinuationMode::Prefill,
+        "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ",
+        &["ha ha ha ha ha ha ha ha ha ha ha ha ha ha ", "ha!"],
+        "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha!",
+        "exact",
+    ),
+    (
+        "ha ha ha, told to",
+        ContinuationMode::Instruct,
+        "ha ha ha ha ha ha ",
+        &["ha ha ha ha ", "ha!"],
+        "ha ha ha ha ha!",
+        "none",
+    ),
+    (
+        "a table",
+        ContinuationMode::Prefill,
+        "| a | b |\\n|---|---|\\n| 1 | 2 |\\n",
+        &["| 1 | 2 |\\n", "| 1 | 2 |\\n"],
+        "| 1 | 2 |\\n| 1 | 2 |\\n",
+        "exact",
+    ),
+    (
+        "code",
+        ContinuationMode::Prefill,
+        "    }\\n    if a {\\n        b();\\n    }\\n",
+        &["    if a {\\n", "        b();\\n    }\\n"],
+        "    if a {\\n        b();\\n    }\\n",
+        "exact",
+    ),
+    (
+        "other escapes, told to",
+        ContinuationMode::Instruct,
+        "Sch\\u00f6n war es am See/Ufer. ",
+        &["Schön war es am ", "See\\/Ufer. Dann."],
+        "Dann.",
+        "restart",
+    ),
+];
+
 #[test]
 fn what_is_repeated_goes_and_nothing_else() {
-    use ContinuationMode::{Instruct, Prefill};
-    let cases: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
-        ("goes on", Prefill, PARTIAL, &["Then."], "Then.", "exact"),
-        ("goes on, told to", Instruct, PARTIAL, &["Then."], "Then.", "none"),
-        ("starts over", Prefill, PARTIAL, &[&PARTIAL[..20], &PARTIAL[20..], "Then."], "Then.", "restart"),
-        (
-            "starts over, told to",
-            Instruct,
-            PARTIAL,
-            &[&PARTIAL[..20], &PARTIAL[20..], "Then."],
-            "Then.",
-            "restart",
-        ),
-        (
-            "starts over within a delta",
-            Instruct,
-            PARTIAL,
-            &["The old sailor looked at the sea and thought of home. Then."],
-            "Then.",
-            "restart",
-        ),
-        ("repeats the end", Instruct, PARTIAL, &["thought of ", "home. Then."], "Then.", "overlap"),
-        ("repeats the end natively: kept", Prefill, PARTIAL, &["of home. Then."], "of home. Then.", "exact"),
-        ("doubles the space", Instruct, PARTIAL, &[" Then."], "Then.", "none"),
-        ("doubles the space natively: kept", Prefill, PARTIAL, &[" Then."], " Then.", "exact"),
-        (
-            "ha ha ha",
-            Prefill,
-            "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ",
-            &["ha ha ha ha ha ha ha ha ha ha ha ha ha ha ", "ha!"],
-            "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha!",
-            "exact",
-        ),
-        (
-            "ha ha ha, told to",
-            Instruct,
-            "ha ha ha ha ha ha ",
-            &["ha ha ha ha ", "ha!"],
-            "ha ha ha ha ha!",
-            "none",
-        ),
-        (
-            "a table",
-            Prefill,
-            "| a | b |\\n|---|---|\\n| 1 | 2 |\\n",
-            &["| 1 | 2 |\\n", "| 1 | 2 |\\n"],
-            "| 1 | 2 |\\n| 1 | 2 |\\n",
-            "exact",
-        ),
-        (
-            "code",
-            Prefill,
-            "    }\\n    if a {\\n        b();\\n    }\\n",
-            &["    if a {\\n", "        b();\\n    }\\n"],
-            "    if a {\\n        b();\\n    }\\n",
-            "exact",
-        ),
-        (
-            "other escapes, told to",
-            Instruct,
-            "Sch\\u00f6n war es am See/Ufer. ",
-            &["Schön war es am ", "See\\/Ufer. Dann."],
-            "Dann.",
-            "restart",
-        ),
-    ];
-    for (name, mode, partial, deltas, want, kind) in cases {
+    for (name, mode, partial, deltas, want, kind) in SEAMS {
         let world = join(*mode, &[partial], deltas);
         let plain = |text: &str| serde_json::from_str::<String>(&format!("\"{text}\"")).expect("a text");
         assert!(world.client.is_complete(), "{name}: {}", world.client.text_of_body());
