@@ -19,8 +19,8 @@
 //! bits 32..64  closed: where the newest slot begins; open, limited: the end; half-open: the end of the lease
 //! ```
 //! All 2^64 values are states, and zero is a target of which nothing is known. Times are ticks of 2^25 ns (33.6 ms)
-//! modulo 2^32, which is 4.6 years; no end lies more than [`OPEN_MAX`] ahead, so an older one is never taken for one
-//! to come.
+//! modulo 2^32, which is 4.6 years. No end lies more than [`OPEN_MAX`] ahead, so whatever reads as further ahead is
+//! past: only a state that nobody touched for 4.6 years, less some minutes, could be taken for a fresh one.
 //!
 //! # Invariants
 //! * What was asked before the breaker last changed says nothing of the target since then: when a hundred streams are
@@ -99,8 +99,13 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// `packed` is the state that [`step`] answered with.
-    pub const fn new(packed: u64, verdict: Verdict) -> Self {
+    /// Both as [`step`] answered.
+    pub fn new(packed: u64, verdict: Verdict) -> Self {
+        let packed = match verdict {
+            Verdict::Allowed | Verdict::Probe => packed,
+            // A half-open state is the probe's own ticket, so who is refused beside it gets another.
+            Verdict::Refused { .. } => Breaker { phase: Phase::Open, ..Breaker::unpack(packed) }.pack(),
+        };
         Self { verdict, ticket: Ticket(packed) }
     }
 }
