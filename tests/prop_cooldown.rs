@@ -77,7 +77,7 @@ impl Model {
 
     /// A slot in ticks; six of them are the window.
     fn slot(&self) -> u64 {
-        let window = u64::try_from(self.settings.window.as_nanos()).unwrap();
+        let window = self.settings.window.as_nanos() as u64;
         window.div_ceil(TICK_NANOS).div_ceil(SLOTS)
     }
 

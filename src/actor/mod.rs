@@ -12,6 +12,7 @@ pub mod core;
 pub mod credit;
 pub mod guard;
 pub mod health;
+pub mod modes;
 pub mod node;
 pub mod observer;
 pub mod stream;

@@ -21,6 +21,7 @@ const TRIGGERS_MAX: usize = 16;
 const STATUSES_MAX: usize = 200;
 const CODE_BYTES_MAX: usize = 128;
 const MODEL_BYTES_MAX: usize = 256;
+const PROMPT_BYTES_MAX: usize = 4096;
 /// The statuses that can be named.
 const STATUSES: std::ops::RangeInclusive<u16> = 400..=599;
 
@@ -94,6 +95,8 @@ impl<'d> Settings<'d> {
                 open_max: Duration::from_secs(60),
             },
             when_all_unavailable: WhenAllUnavailable::TryAnyway,
+            continue_with_tools: true,
+            continuation_prompt: None,
             stream_failure: StreamFailure {
                 mode: FailureMode::Terminate,
                 on: Trigger::ALL.to_vec(),
@@ -104,8 +107,7 @@ impl<'d> Settings<'d> {
     }
 
     /// These with what a table says, key by key.
-    fn overlaid(&self, table: Section<'d>, reader: &mut Reader<'_>) -> Self {
-        let mut table = table.later(&["when_tools_offered", "continuation_prompt"]);
+    fn overlaid(&self, mut table: Section<'d>, reader: &mut Reader<'_>) -> Self {
         let mut settings = self.clone();
         let policy = &mut settings.policy;
         table.read(reader, "strategy", &mut settings.strategy, choice(&STRATEGIES));
@@ -133,6 +135,8 @@ impl<'d> Settings<'d> {
         }
         let unavailable = &mut policy.when_all_unavailable;
         table.read(reader, "when_all_unavailable", unavailable, choice(&WHEN_ALL_UNAVAILABLE));
+        table.read(reader, "when_tools_offered", &mut policy.continue_with_tools, choice(&WITH_TOOLS));
+        table.read(reader, "continuation_prompt", &mut policy.continuation_prompt, prompt);
         if let Some(node) = table.node("stream_failure") {
             read_stream_failure(&node, &mut policy.stream_failure, reader);
         }
@@ -146,6 +150,19 @@ const STRATEGIES: [(&str, Option<Strategy>); 3] = [
     ("round_robin", Some(Strategy::RoundRobin)),
     ("least_latency", None),
 ];
+
+const WITH_TOOLS: [(&str, Option<bool>); 2] = [("continue", Some(true)), ("terminate", Some(false))];
+
+/// `default`, or a text of one's own.
+fn prompt(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Option<String>> {
+    let given = text(node, reader)?;
+    if given.trim().is_empty() || given.len() > PROMPT_BYTES_MAX {
+        let message = format!("{} must be \"default\" or 1 to {PROMPT_BYTES_MAX} bytes of text", node.seen());
+        reader.report(&node.at, message);
+        return None;
+    }
+    Some((given != "default").then_some(given))
+}
 
 const MODES: [(&str, Option<FailureMode>); 2] =
     [("continue", Some(FailureMode::Continue)), ("terminate", Some(FailureMode::Terminate))];

@@ -69,6 +69,8 @@ pub enum Step {
 pub struct Seam {
     partial: Vec<u16>,
     is_native: bool,
+    /// White space that repeats the partial's own end is removed.
+    removes_doubled_space: bool,
     is_periodic: bool,
     held: Vec<u16>,
     state: State,
@@ -90,7 +92,14 @@ impl Seam {
         let partial: Vec<u16> = units(partial).map(|unit| unit.value).collect();
         let is_periodic = is_periodic(&partial);
         let state = State::Undecided { since: None };
-        Self { partial, is_native, is_periodic, held: Vec::new(), state, catch_up }
+        let removes_doubled_space = !is_native;
+        Self { partial, is_native, removes_doubled_space, is_periodic, held: Vec::new(), state, catch_up }
+    }
+
+    /// The attempt was not sent the white space at the partial's end, so that it will write it again.
+    pub fn without_trailing_space(mut self) -> Self {
+        self.removes_doubled_space = true;
+        self
     }
 
     /// When [`Self::time_out`] must be called.
@@ -98,6 +107,14 @@ impl Seam {
         match self.state {
             State::Undecided { since } => since.map_or(Deadline::NEVER, |at| Deadline::after(at, HOLD_TIME)),
             State::CatchingUp { until, .. } => until,
+        }
+    }
+
+    /// Nothing was read for a while, which is not this attempt's fault: its time begins anew.
+    pub fn resume(&mut self, now: MonoTime) {
+        match &mut self.state {
+            State::Undecided { since } => *since = since.map(|_| now),
+            State::CatchingUp { until, .. } => *until = Deadline::after(now, self.catch_up),
         }
     }
 
@@ -113,7 +130,8 @@ impl Seam {
                 if !self.held.is_empty() {
                     self.state = State::Undecided { since: Some(since.unwrap_or(now)) };
                 }
-                self.decide(self.held.len() >= HOLD_UNITS, now)
+                let wait = if self.held.len() < HOLD_UNITS { Wait::ForMore } else { Wait::LongEnough };
+                self.decide(wait, now)
             }
         }
     }
@@ -122,36 +140,33 @@ impl Seam {
     pub fn time_out(&mut self, now: MonoTime) -> Step {
         match self.state {
             State::CatchingUp { .. } => Step::Depart,
-            State::Undecided { .. } => self.decide(true, now),
+            State::Undecided { .. } => self.decide(Wait::LongEnough, now),
         }
     }
 
-    /// The answer ended: nothing more will come. A restart that had not caught up departed.
+    /// The answer ended: nothing more will come. A restart that had not caught up departed; a text too short to
+    /// be believed one was what was missing.
     pub fn finish(&mut self, now: MonoTime) -> Step {
-        if let State::Undecided { .. } = self.state
-            && let decided @ (Step::Release { .. } | Step::Depart) = self.decide(true, now)
-        {
-            return decided;
-        }
         match self.state {
             State::CatchingUp { matched, .. } if matched == self.partial.len() => {
                 Step::Release { skip: 0, kind: SeamKind::Restart }
             }
             State::CatchingUp { .. } => Step::Depart,
-            State::Undecided { .. } => self.go_on(),
+            State::Undecided { .. } => self.decide(Wait::AnswerEnded, now),
         }
     }
 
-    /// Reads the held text; `is_last`: no more of it is waited for.
-    fn decide(&mut self, is_last: bool, now: MonoTime) -> Step {
+    /// Reads the held text.
+    fn decide(&mut self, wait: Wait, now: MonoTime) -> Step {
+        let is_last = wait != Wait::ForMore;
         if self.held.is_empty() {
             return if is_last { self.go_on() } else { Step::Hold };
         }
         let restart = self.restart();
         let overlap = if self.is_native { Overlap::default() } else { self.overlap() };
         let overlap_possible = overlap.found.is_some() || overlap.may_grow;
-        let believed =
-            restart == Restart::Believed || (restart == Restart::Open && is_last && !self.is_native);
+        let believed = restart == Restart::Believed
+            || (restart == Restart::Open && wait == Wait::LongEnough && !self.is_native);
         if believed && !overlap_possible {
             self.state = State::CatchingUp { matched: 0, until: Deadline::after(now, self.catch_up) };
             let held = std::mem::take(&mut self.held);
@@ -174,11 +189,9 @@ impl Seam {
 
     /// The new text simply goes on.
     fn go_on(&self) -> Step {
-        if self.is_native {
-            Step::Release { skip: 0, kind: SeamKind::Exact }
-        } else {
-            Step::Release { skip: self.doubled_space(0), kind: SeamKind::None }
-        }
+        let kind = if self.is_native { SeamKind::Exact } else { SeamKind::None };
+        let skip = if self.removes_doubled_space { self.doubled_space(0) } else { 0 };
+        Step::Release { skip, kind }
     }
 
     fn restart(&self) -> Restart {
@@ -249,6 +262,16 @@ impl Seam {
             .find(|len| self.partial[self.partial.len() - len..] == head[..*len])
             .unwrap_or(0)
     }
+}
+
+/// Whether more of the text is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    ForMore,
+    /// A limit is reached.
+    LongEnough,
+    /// There will be no more.
+    AnswerEnded,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

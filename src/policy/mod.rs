@@ -27,6 +27,10 @@ pub struct RoutePolicy {
     pub settle: Duration,
     pub cooldown: Cooldown,
     pub when_all_unavailable: WhenAllUnavailable,
+    /// Whether an answer is continued although tools were offered, as long as none was called.
+    pub continue_with_tools: bool,
+    /// What an upstream that does not continue natively is told; None: a sentence of Baton's own.
+    pub continuation_prompt: Option<String>,
     pub stream_failure: StreamFailure,
 }
 
@@ -132,8 +136,31 @@ pub enum ContinuationMode {
     Instruct,
     /// The partial as trailing assistant message, which this upstream continues natively.
     Prefill,
+    /// The partial as an assistant message, then a user turn that asks to repeat the last words and go on.
+    UserTurn,
     /// This upstream is never asked to continue a partial.
     None,
+}
+
+impl ContinuationMode {
+    /// What an upstream is asked by after it refused this mode with a 400. What is refused is the trailing assistant
+    /// message that `instruct` and `prefill` share, so both lead to the mode without one.
+    pub const fn demoted(self) -> Self {
+        match self {
+            Self::Instruct | Self::Prefill => Self::UserTurn,
+            Self::UserTurn | Self::None => Self::None,
+        }
+    }
+
+    /// The name in config and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Instruct => "instruct",
+            Self::Prefill => "prefill",
+            Self::UserTurn => "user_turn",
+            Self::None => "none",
+        }
+    }
 }
 
 /// What a prefill request carries besides, for upstreams that need telling.
@@ -172,6 +199,8 @@ pub(crate) mod tests {
             settle: MS(1_000),
             cooldown: Cooldown { failures: 3, window: MS(30_000), open: MS(5_000), open_max: MS(60_000) },
             when_all_unavailable: WhenAllUnavailable::TryAnyway,
+            continue_with_tools: true,
+            continuation_prompt: None,
             stream_failure: StreamFailure {
                 mode: FailureMode::Continue,
                 on: Trigger::ALL.to_vec(),

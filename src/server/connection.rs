@@ -27,7 +27,7 @@ use crate::actor::stream::Serve;
 use crate::actor::turn;
 use crate::config::{ClientKey, Config};
 use crate::error::{Code, ProxyError};
-use crate::exchange::{Request, Shape};
+use crate::exchange::{FallbackLimit, Request, Shape};
 use crate::http1::{Framing, HeadLimits, Method, RequestHead, Version};
 use crate::net::{Connection, Gather, WriteHalf, clock, task};
 use crate::protocol::request::peek;
@@ -52,6 +52,8 @@ enum Next {
     /// Close once the client has had time to read.
     Linger,
     Close,
+    /// Close so that the client does not take the end of the connection for the end of the body.
+    Reset,
 }
 
 struct Client {
@@ -73,24 +75,33 @@ pub async fn serve(connection: Connection, core: Rc<Core>) {
     let registered = core.registry.register(shutdown.clone(), write.progress());
     let mut client =
         Client { core, inbox, write, out: Gather::new(), unread: BytesMut::new(), registered, shutdown };
-    client.serve().await;
+    let how = client.serve().await;
     // The reading task ends with the socket.
-    client.shutdown.shutdown(net::Shutdown::Both);
+    client.shutdown.shutdown(how);
 }
 
 impl Client {
-    async fn serve(&mut self) {
+    /// Answers requests until there is no more to do than to shut the socket down, in the way that comes back.
+    async fn serve(&mut self) -> net::Shutdown {
         let mut is_first = true;
         loop {
             let next = match self.next_request(is_first).await {
                 Arrival::Head(head) => self.answer(*head).await,
-                Arrival::Closed => return,
+                Arrival::Closed => return net::Shutdown::Both,
                 Arrival::Bad(error) => self.refuse(Version::Http11, &new_request_id(), error, true).await,
             };
             match next {
                 Next::KeepAlive if !self.core.registry.is_draining() => is_first = false,
-                Next::KeepAlive | Next::Linger => return self.linger().await,
-                Next::Close => return,
+                Next::KeepAlive | Next::Linger => {
+                    self.linger().await;
+                    return net::Shutdown::Both;
+                }
+                Next::Close => return net::Shutdown::Both,
+                Next::Reset => {
+                    // The reset is sent when the descriptor is closed; shutting both sides down would send a FIN first.
+                    self.shutdown.set_linger_zero();
+                    return net::Shutdown::Read;
+                }
             }
         }
     }
@@ -193,8 +204,10 @@ impl Client {
         is_chat: bool,
         lease: Lease,
     ) -> Next {
-        let (version, keep_alive) = (head.version, head.keep_alive);
-        let (route, request) = match self.plan(body, key, is_chat) {
+        let version = head.version;
+        let keep_alive = head.keep_alive && !self.core.registry.is_draining();
+        let planned = fallback_limit(&head).and_then(|limit| Ok((limit, self.plan(body, key, is_chat)?)));
+        let (limit, (route, request)) = match planned {
             Ok(planned) => planned,
             Err(error) => return self.respond(&head, &request_id, error.into(), true, true).await,
         };
@@ -207,13 +220,13 @@ impl Client {
         let (port, queue) = channel(credit);
         let queue = Rc::new(queue);
         self.inbox.begin_exchange(&queue);
-        let serve = Serve { route, request, call: Arc::clone(&call), port };
+        let serve = Serve { route, limit, request, call: Arc::clone(&call), port };
         // The `Stream` accounts for the body from here on.
         drop(lease);
         if turn::cast(&self.core.actor, CoreMsg::Serve(Box::new(serve))).is_err() {
             tracing::error!(request_id = &*call.request_id, "the Core takes no requests any more");
         }
-        let plan = Arc::clone(&context.shared.plans[route]);
+        let plan = context.plan(route, limit);
         let mut reply = Reply::new(version, &call.request_id, keep_alive, &plan);
         let next = self.relay(&queue, &mut reply).await;
         self.inbox.end_exchange();
@@ -272,12 +285,7 @@ impl Client {
                 Progress::Done if reply.keep_alive => return Next::KeepAlive,
                 Progress::Done => return Next::Linger,
                 Progress::Cut => {
-                    if reply.ends_with_connection() {
-                        // A FIN would make the cut body look whole.
-                        self.shutdown.set_linger_zero();
-                        return Next::Close;
-                    }
-                    return Next::Linger;
+                    return if reply.ends_with_connection() { Next::Reset } else { Next::Linger };
                 }
             }
         }
@@ -304,7 +312,7 @@ impl Client {
         is_read: bool,
         with_body: bool,
     ) -> Next {
-        let keep_alive = head.keep_alive && is_read;
+        let keep_alive = head.keep_alive && is_read && !self.core.registry.is_draining();
         response.encode(head.version, request_id, keep_alive, with_body, &mut self.out);
         match self.flush().await {
             Ok(()) if keep_alive => Next::KeepAlive,
@@ -338,6 +346,17 @@ impl Client {
 
 fn has_body(head: &RequestHead) -> bool {
     !matches!(head.framing, Framing::None | Framing::Length(0))
+}
+
+/// How far the client lets fallbacks go.
+fn fallback_limit(head: &RequestHead) -> Result<FallbackLimit, ProxyError> {
+    const FIELD: &str = "x-baton-fallback";
+    let Some(value) = head.headers.get(FIELD) else { return Ok(FallbackLimit::default()) };
+    FallbackLimit::parse(value).ok_or_else(|| {
+        let message =
+            "x-baton-fallback must be off, before-commit or continue; leave it out for the route's policy.";
+        ProxyError::new(Code::InvalidValue, message).with_param(FIELD)
+    })
 }
 
 /// The client's own request id if it is one, else a new one.

@@ -96,8 +96,6 @@ fn of_routes_and_targets() {
 }
 
 const A_ROUTES_POLICY: &[Case] = &[
-    ("[defaults]\nwhen_tools_offered = 'continue'", 2, "defaults.when_tools_offered", &["not supported yet"]),
-    ("[defaults]\ncontinuation_prompt = 'x'", 2, "defaults.continuation_prompt", &["not supported yet"]),
     (
         "[defaults]\nwhen_all_unavailable = 'give_up'",
         2,
@@ -118,6 +116,13 @@ const A_ROUTES_POLICY: &[Case] = &[
         &["open is 5s but open_max is 4s"],
     ),
     ("[defaults]\ncooldown = { windows = '5s' }", 2, "defaults.cooldown.windows", &["unknown key", "window"]),
+    ("[defaults]\nwhen_tools_offered = 'stop'", 2, "defaults.when_tools_offered", &["continue, terminate"]),
+    (
+        "[defaults]\ncontinuation_prompt = ' '",
+        2,
+        "defaults.continuation_prompt",
+        &["1 to 4096 bytes of text"],
+    ),
     (
         "[defaults]\nfallback_on_statuses = [408, 408]",
         2,
