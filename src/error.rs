@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-/// Whose fault an error is: what the log says, and whether asking again can help.
+/// Whose fault an error is: how loudly the log speaks of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Client,
@@ -38,7 +38,6 @@ pub enum Code {
     UnsupportedMethod,
     Internal,
     Overloaded,
-    Draining,
     UpstreamAuth,
     UpstreamFailed,
     UpstreamProtocol,
@@ -85,7 +84,6 @@ impl Code {
             Self::UnsupportedMethod => (501, REQUEST, "unsupported_transfer_coding", Client),
             Self::Internal => (500, "server_error", "internal_error", Baton),
             Self::Overloaded => (503, "server_error", "overloaded", Baton),
-            Self::Draining => (503, "server_error", "draining", Baton),
             Self::UpstreamAuth => (502, UPSTREAM, "upstream_auth_error", Baton),
             Self::UpstreamFailed => (502, UPSTREAM, "upstream_failed", Upstream),
             Self::UpstreamProtocol => (502, UPSTREAM, "protocol_error", Upstream),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use baton::config::{self, Config, Sources};
+use baton::demo::{self, DemoOptions};
 use baton::server::{self, Running, Waited};
 use baton::telemetry;
 use clap::{Parser, Subcommand};
@@ -45,12 +46,15 @@ enum Command {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Watch an answer outlive its upstream: two scripted upstreams and Baton, on this machine alone
+    Demo(DemoOptions),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run { config } => run(&config),
         Command::Check { file } => check(&file),
+        Command::Demo(options) => demo::run(&options),
     }
 }
 
@@ -62,11 +66,11 @@ fn check(file: &Path) -> ExitCode {
                 return ExitCode::from(FOUND_MISTAKES);
             }
             let (routes, upstreams) = (config.routes.len(), config.upstreams.len());
-            println!("{}: fine ({routes} routes, {upstreams} upstreams)", file.display());
+            println!("{}: fine (routes: {routes}, upstreams: {upstreams})", file.display());
             ExitCode::SUCCESS
         }
         Err(count) => {
-            eprintln!("{}: {count} mistakes", file.display());
+            eprintln!("{}: refused (mistakes: {count})", file.display());
             ExitCode::from(FOUND_MISTAKES)
         }
     }

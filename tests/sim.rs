@@ -5,6 +5,12 @@
 //! has the answer, or sees that it has not; a clean end is never made up.
 //!
 //! `SIM_SEEDS=N` runs that many seeds, `SIM_SEED=n` one, with its log.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
 
 #[path = "exchange_support/mod.rs"]
 mod support;
@@ -17,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use baton::exchange::{Input, Shape};
+use baton::policy::ContinuationMode;
 use baton::time::MonoTime;
 use fastrand::Rng;
 use serde_json::Value;
@@ -235,16 +242,25 @@ impl Sim {
             let id = self.scripted;
             self.scripted += 1;
             let is_mid_stream = attempt.kind == "mid_stream_fallback";
-            let partial = is_mid_stream.then(|| self.check_continuation(id));
-            if !is_mid_stream {
-                let model = format!("\"m{}\"", attempt.target);
-                assert_eq!(attempt.body, self.scenario.setup.body.replacen("\"r\"", &model, 1), "untouched");
-            }
+            let (partial, mode) = match is_mid_stream.then(|| self.check_continuation(id)) {
+                Some((partial, mode)) => (Some(partial), mode),
+                None => {
+                    let model = format!("\"m{}\"", attempt.target);
+                    assert_eq!(
+                        attempt.body,
+                        self.scenario.setup.body.replacen("\"r\"", &model, 1),
+                        "untouched"
+                    );
+                    (None, ContinuationMode::None)
+                }
+            };
+            let delivered = self.delivered();
             let asked = Asked {
                 shape: self.scenario.setup.shape,
-                mode: self.scenario.setup.targets[attempt.target],
+                mode,
                 is_fresh: attempt.fresh,
                 partial: partial.as_deref(),
+                delivered: &delivered,
             };
             for (ms, act) in script(&asked, &self.scenario, &mut self.rng) {
                 let time = self.world.now.after(Duration::from_millis(ms));
@@ -253,17 +269,26 @@ impl Sim {
         }
     }
 
-    /// A continuation is valid JSON and ends with just what the client has; gives that.
-    fn check_continuation(&self, id: u32) -> String {
-        let body: Value = serde_json::from_slice(&self.world.attempts[&id].body).expect("valid JSON");
-        let last = body["messages"].as_array().and_then(|messages| messages.last()).expect("messages");
+    /// A continuation is valid JSON and ends with just what the client has; gives that, and how it asks.
+    fn check_continuation(&self, id: u32) -> (String, ContinuationMode) {
+        let attempt = &self.world.attempts[&id];
+        let body: Value = serde_json::from_slice(&attempt.body).expect("valid JSON");
+        let messages = body["messages"].as_array().expect("messages");
+        let (last, mode) = match messages.as_slice() {
+            [.., last, turn] if turn["role"] == "user" => (last, ContinuationMode::UserTurn),
+            [.., last] => (last, self.scenario.setup.targets[attempt.target]),
+            [] => panic!("no messages"),
+        };
         assert_eq!(last["role"], "assistant");
         let partial = last["content"].as_str().expect("a text").to_owned();
         let delivered = self.delivered();
-        let whole = delivered.strip_suffix(char::REPLACEMENT_CHARACTER).unwrap_or(&delivered);
+        let mut whole = delivered.strip_suffix(char::REPLACEMENT_CHARACTER).unwrap_or(&delivered);
+        if self.scenario.setup.trims && mode != ContinuationMode::UserTurn {
+            whole = whole.trim_end();
+        }
         assert_eq!(partial, whole, "the partial is what was delivered");
         assert!(!self.is_gone, "asked for a client that left");
-        partial
+        (partial, mode)
     }
 
     /// The text that the client has, halves of characters joined.

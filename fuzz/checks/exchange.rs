@@ -1,8 +1,9 @@
 //! What must hold of an exchange whatever upstreams, clock and client do.
 //!
 //! An input is lines. The first says what the exchange is; its letters and digits are read in this order: shape
-//! (`s` stream, `p` plain, `o` other path), mode of all targets (`p` prefill, `i` instruct, `n` none), targets,
-//! retries, fallbacks before the commit, fallbacks behind it, settle in half seconds. Each other line is a step:
+//! (`s` stream, `p` plain, `o` other path), mode of all targets (`p` prefill, `i` instruct, `u` user turn, `n` none), targets,
+//! retries, fallbacks before the commit, fallbacks behind it, settle in half seconds, failures that open a breaker.
+//! Each other line is a step:
 //!
 //! * `<bytes`: a read of the current attempt, with `~` for CR LF and `^` for LF
 //! * `{text`: a chunk with that text, still escaped; `}` a chunk with finish_reason `stop`
@@ -14,12 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::exchange::{
-    AttemptId, Exchange, Fact, Fault, HOLD_BYTES, Input, Intake, IntakeLimits, Limits, Output, Plan, Request,
-    Shape, Target,
+    AttemptId, Breakers, Exchange, Fact, Fault, HOLD_BYTES, Input, Intake, IntakeLimits, Limits, Output,
+    Plan, Request, Shape, Target,
 };
 use baton::http1::HeadLimits;
+use baton::policy::cooldown::{self, Admission};
 use baton::policy::{
-    ContinuationMode, FailureMode, PrefillFlags, RetryLimits, RoutePolicy, StreamFailure, Timeouts, Trigger,
+    ContinuationMode, Cooldown, FailureMode, PrefillFlags, RetryLimits, RoutePolicy, StreamFailure, Timeouts,
+    Trigger, WhenAllUnavailable,
 };
 use baton::protocol::{openai_chat::Reader, request::peek};
 use baton::time::MonoTime;
@@ -63,11 +66,13 @@ impl Owner {
         };
         let mode = match settings.get(1) {
             Some(b'p') => ContinuationMode::Prefill,
+            Some(b'u') => ContinuationMode::UserTurn,
             Some(b'n') => ContinuationMode::None,
             _ => ContinuationMode::Instruct,
         };
         let targets = digit(2).max(1) as usize;
-        let plan = plan(mode, targets, [digit(3), digit(4), digit(5)], MS(u64::from(digit(6)) * 500));
+        let settle = MS(u64::from(digit(6)) * 500);
+        let plan = plan(mode, targets, [digit(3), digit(4), digit(5)], settle, digit(7));
         let stream = if shape == Shape::ChatPlain { "false" } else { "true" };
         let body = format!(
             r#"{{"model":"r","messages":[{{"role":"user","content":"Hi"}}],"max_tokens":40,"stream":{stream}}}"#
@@ -76,8 +81,9 @@ impl Owner {
         let request = Request { shape, peek: peek(&body).unwrap_or_default(), body };
         let order = (0..targets).filter_map(|target| u16::try_from(target).ok()).collect();
         let now = MonoTime::from_nanos(1);
+        let breakers = breakers(targets, plan.policy.cooldown);
         let mut owner = Self {
-            exchange: Exchange::new(Arc::new(plan), request, order, now, 1_800_000_000, 7),
+            exchange: Exchange::new(Arc::new(plan), request, order, now, 1_800_000_000, 7, breakers),
             reader: Reader::default(),
             now,
             shape,
@@ -234,7 +240,16 @@ fn fault(number: u64) -> Fault {
     }
 }
 
-fn plan(mode: ContinuationMode, targets: usize, budgets: [u32; 3], settle: Duration) -> Plan {
+fn breakers(targets: usize, settings: Cooldown) -> Breakers {
+    let mut packed = vec![0; targets];
+    Breakers::new(move |target, event, now| {
+        let (next, verdict) = cooldown::step(packed[target], event, now, &settings);
+        packed[target] = next;
+        Admission::new(next, verdict)
+    })
+}
+
+fn plan(mode: ContinuationMode, targets: usize, budgets: [u32; 3], settle: Duration, failures: u32) -> Plan {
     let [retries, max_fallbacks, mid_stream] = budgets;
     let timeouts = Timeouts {
         connect: MS(100),
@@ -249,6 +264,8 @@ fn plan(mode: ContinuationMode, targets: usize, budgets: [u32; 3], settle: Durat
         timeouts,
         continuation: mode,
         prefill_flags: PrefillFlags::Prefix,
+        trim_trailing_space: index % 2 == 1,
+        prompt: None,
     };
     let policy = RoutePolicy {
         retry: RetryLimits {
@@ -265,6 +282,10 @@ fn plan(mode: ContinuationMode, targets: usize, budgets: [u32; 3], settle: Durat
         fallback_on_config_faults: true,
         expose_upstream_errors: true,
         settle,
+        cooldown: Cooldown { failures, window: MS(30_000), open: MS(3_000), open_max: MS(60_000) },
+        when_all_unavailable: WhenAllUnavailable::TryAnyway,
+        continue_with_tools: true,
+        continuation_prompt: None,
         stream_failure: StreamFailure {
             mode: FailureMode::Continue,
             on: Trigger::ALL.to_vec(),

@@ -23,7 +23,12 @@ use super::turn;
 use super::upstream::UpstreamArgs;
 use crate::exchange::{AttemptId, Fact, Fault, Intake};
 use crate::net::clock;
+use crate::net::task::within;
 use crate::net::{Connection, Gather, connect, resolver, tls};
+
+/// A pooled connection that ends within this time, without a byte, had been closed before the request was sent on it.
+/// Later the upstream has had the request: that is a failure like any other. Arbitrary, above any round trip.
+const STALE_MAX: Duration = Duration::from_secs(1);
 
 /// Runs one attempt to its end.
 pub async fn run(args: UpstreamArgs) {
@@ -61,7 +66,8 @@ async fn connection(args: &UpstreamArgs, core: &Context) -> Result<(Connection, 
     {
         return Ok((pooled, true));
     }
-    let mut dialling = pin!(dial(args, core));
+    // Boxed: once there is a connection the task should not go on carrying what dialling needs.
+    let mut dialling = Box::pin(dial(args, core));
     let guard = &args.guard;
     poll_fn(|cx| {
         if guard.mode() != Mode::Live {
@@ -89,7 +95,14 @@ async fn dial(args: &UpstreamArgs, core: &Context) -> Result<Connection, Fault> 
             tracing::error!(upstream = name, %error, "the upstream's name cannot be resolved: mend base_url or DNS");
             return Err(Fault::DnsFailed);
         }
-        None => return Err(Fault::DnsFailed),
+        None => {
+            tracing::error!(
+                upstream = name,
+                ?limit,
+                "the upstream's name was not resolved in time: mend base_url or DNS"
+            );
+            return Err(Fault::DnsFailed);
+        }
     };
     let left = limit.saturating_sub(clock::now().since(begun));
     let stream = connect::connect_by(&addresses, left).await.map_err(|error| {
@@ -106,15 +119,10 @@ async fn dial(args: &UpstreamArgs, core: &Context) -> Result<Connection, Fault> 
         }
         Some(Err(error)) => {
             tracing::warn!(upstream = name, %error, "the upstream closed the connection during the TLS handshake");
-            Err(Fault::TlsFailed)
+            Err(Fault::ClosedEarly)
         }
         None => Err(Fault::ConnectFailed),
     }
-}
-
-/// The future's output, or None if it is not there in time. Only for futures that may be dropped.
-async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
-    monoio::time::timeout(limit, future).await.ok()
 }
 
 /// Writes the request and reads the response. Some: the connection may carry another request.
@@ -128,6 +136,8 @@ async fn converse(
 ) -> Option<Connection> {
     let Connection { mut read, mut write, shutdown } = connection;
     let mut written: Option<io::Result<()>> = None;
+    let pending = core.shared.budget.lease(core.core);
+    let begun = clock::now();
     {
         let mut writing = pin!(write.write(&mut request));
         while !intake.is_over() && reporter.guard.mode() != Mode::Cancelled {
@@ -156,12 +166,14 @@ async fn converse(
                 ended => intake.end_of_input(ended.is_err(), &mut facts),
             }
             if is_pooled
+                && clock::now().since(begun) < STALE_MAX
                 && !intake.has_begun()
                 && let Some(Fact::Failed(fault @ Fault::ClosedEarly)) = facts.last_mut()
             {
                 *fault = Fault::StaleConnection;
             }
             reporter.report(facts);
+            pending.set(intake.pending_bytes());
         }
         if written.is_none() {
             // Half a request may be on the wire: nothing else may follow on this connection.

@@ -1,11 +1,14 @@
 //! `Core`: supervises the requests of one core thread, and survives any of them.
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use std::sync::mpsc::Sender;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use send_wrapper::SendWrapper;
 
 use super::context::ContextRef;
 use super::stream::{Serve, Stream, StreamArgs};
 use super::turn;
+use crate::net::task;
 
 pub struct Core;
 
@@ -20,6 +23,23 @@ pub enum CoreMsg {
     Serve(Box<Serve>),
     /// Accept nothing more and let what is open end.
     Drain,
+    /// Say what there is at the moment.
+    Count(Sender<Counts>),
+}
+
+/// What a core has at one moment; all of it but the tasks of listeners and the like is 0 while nobody asks anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests that are being answered.
+    pub streams: usize,
+    /// Timers of actors.
+    pub timers: usize,
+    /// Idle connections to upstreams.
+    pub pooled: usize,
+    /// Tasks started through `net::task`.
+    pub tasks: usize,
+    /// Bytes of `limits.buffered_bytes` in use, of all cores.
+    pub buffered: usize,
 }
 
 pub struct CoreState {
@@ -49,11 +69,21 @@ impl Actor for Core {
             CoreMsg::Serve(serve) => {
                 let request_id = serve.call.request_id.clone();
                 let args = StreamArgs { serve: *serve, core: state.args.context.clone() };
-                if let Err(error) = turn::spawn_linked(Stream, args, myself.get_cell()).await {
-                    tracing::debug!(request_id = &*request_id, %error, "a Stream was not started");
+                match turn::spawn_linked(Stream, args, myself.get_cell()).await {
+                    Ok(_) => {}
+                    // The client has left already.
+                    Err(SpawnErr::StartupFailed(reason)) => {
+                        tracing::debug!(request_id = &*request_id, %reason, "a Stream was not started");
+                    }
+                    Err(error) => {
+                        tracing::error!(request_id = &*request_id, %error, "a Stream could not be started");
+                    }
                 }
             }
             CoreMsg::Drain => (state.args.on_drain)(),
+            CoreMsg::Count(to) => {
+                let _nobody_waits = to.send(counts(&state.args.context));
+            }
         }
         Ok(())
     }
@@ -73,5 +103,15 @@ impl Actor for Core {
             | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
         Ok(())
+    }
+}
+
+fn counts(context: &ContextRef) -> Counts {
+    Counts {
+        streams: context.open_streams.get(),
+        timers: context.timers.len(),
+        pooled: context.pools.iter().map(|pool| pool.borrow().len()).sum(),
+        tasks: task::live(),
+        buffered: context.shared.budget.used(),
     }
 }

@@ -16,7 +16,9 @@ use super::guard::Guard;
 use super::timers::TimerId;
 use super::turn;
 use super::upstream::{Upstream, UpstreamArgs, UpstreamMsg};
-use crate::exchange::{AttemptId, Exchange, Fact, Fault, Input, Output, Request, Shape};
+use crate::exchange::{
+    AttemptId, Breakers, Exchange, Fact, FallbackLimit, Fault, Input, Output, Record, Request, Shape,
+};
 use crate::net::clock;
 use crate::policy::balance;
 use crate::telemetry::ExchangeLog;
@@ -28,6 +30,7 @@ pub struct Stream;
 pub struct Serve {
     /// Index into the config's routes.
     pub route: usize,
+    pub limit: FallbackLimit,
     pub request: Request,
     pub call: Arc<Call>,
     pub port: ClientPort,
@@ -89,8 +92,8 @@ impl Actor for Stream {
         args: StreamArgs,
     ) -> Result<StreamState, ActorProcessingErr> {
         let StreamArgs { serve, core } = args;
-        let Serve { route, request, call, port } = serve;
-        let plan = Arc::clone(&core.shared.plans[route]);
+        let Serve { route, limit, request, call, port } = serve;
+        let plan = core.plan(route, limit);
         let strategy = core.shared.config.routes[route].strategy;
         let order = balance::order(strategy, plan.targets.len(), core.next_turn(route));
         if port.attach(&myself) {
@@ -98,10 +101,12 @@ impl Actor for Stream {
         }
         let lease = SendWrapper::new(core.shared.budget.lease(core.core));
         let log = ExchangeLog::new(Arc::clone(&plan), Arc::clone(&call.request_id), request.peek.stream);
-        core.open_streams.set(core.open_streams.get() + 1);
         let (shape, body_bytes) = (request.shape, request.body.len());
         let (now, unix_now) = (clock::now(), clock::unix_now().0);
-        let exchange = Exchange::new(plan, request, order, now, unix_now, fastrand::u64(..));
+        let shared = Arc::clone(&core.shared);
+        let breakers = Breakers::new(move |target, event, now| shared.health.step(route, target, event, now));
+        let exchange = Exchange::new(plan, request, order, now, unix_now, fastrand::u64(..), breakers);
+        core.open_streams.set(core.open_streams.get() + 1);
         Ok(StreamState {
             exchange,
             route,
@@ -147,10 +152,8 @@ impl Actor for Stream {
                 state.port.close();
                 state.take(Input::ClientGone);
             }
-            StreamMsg::WindowOpen => {
-                state.is_window_full = false;
-                state.take(Input::WindowOpen);
-            }
+            // Seen in the credit itself, below.
+            StreamMsg::WindowOpen => {}
             StreamMsg::TimeOut => {
                 state.timer = None;
                 state.exchange.handle_timeout(clock::now());
@@ -190,38 +193,55 @@ impl StreamState {
 
     /// Carries out all that the machine wants done, then sets its timer; stops the actor at the end.
     async fn carry_out(&mut self, myself: &ActorRef<StreamMsg>) {
-        while let Some(output) = self.exchange.poll_output() {
-            if let Some(observer) = &self.core.shared.observer {
-                observer.output(&output);
-            }
-            match output {
-                Output::Open { attempt, target, body, fresh, .. } => {
-                    self.open(myself, attempt, target, body, fresh).await;
-                }
-                Output::Close { attempt, drain } => self.close(attempt, drain),
-                Output::Head(head) => self.port.send(ToClient::Head(head)),
-                Output::Body(slices) => {
-                    self.port.credit().charge(slices.iter().map(bytes::Bytes::len).sum());
-                    self.port.send(ToClient::Body(slices));
-                }
-                Output::Finish => self.port.send(ToClient::Finish),
-                Output::Abort => self.port.send(ToClient::Abort),
-                Output::Record(record) => {
-                    self.log.write(&record);
-                    if let Some(observer) = &self.core.shared.observer {
-                        observer.record(&self.call.request_id, &record);
-                    }
+        loop {
+            while let Some(output) = self.exchange.poll_output() {
+                self.carry_out_one(myself, output).await;
+                if !self.is_window_full && self.port.credit().is_full() {
+                    self.is_window_full = true;
+                    self.take(Input::WindowFull);
                 }
             }
-            if !self.is_window_full && self.port.credit().is_full() {
-                self.is_window_full = true;
-                self.take(Input::WindowFull);
+            // Not only the writer opens the window: what a read brought may also be dropped, or held.
+            if !self.is_window_full || self.port.credit().is_full() {
+                break;
             }
+            self.is_window_full = false;
+            self.take(Input::WindowOpen);
         }
         self.lease.set(self.body_bytes + self.exchange.held_bytes());
         self.set_timer(myself);
         if self.exchange.outcome().is_some() {
             myself.stop(None);
+        }
+    }
+
+    async fn carry_out_one(&mut self, myself: &ActorRef<StreamMsg>, output: Output) {
+        if let Some(observer) = &self.core.shared.observer {
+            observer.output(&output);
+        }
+        match output {
+            Output::Open { attempt, target, body, fresh, .. } => {
+                // Boxed since it is rare and large: the future of every message would carry it.
+                Box::pin(self.open(myself, attempt, target, body, fresh)).await;
+            }
+            Output::Close { attempt, drain } => self.close(attempt, drain),
+            Output::Head(head) => self.port.send(ToClient::Head(head)),
+            Output::Body(slices) => {
+                self.port.credit().charge(slices.iter().map(bytes::Bytes::len).sum());
+                self.port.send(ToClient::Body(slices));
+            }
+            Output::Finish => self.port.send(ToClient::Finish),
+            Output::Abort => self.port.send(ToClient::Abort),
+            Output::Record(record) => {
+                self.log.write(&record);
+                if let Record::Demoted { target, to, .. } = *record {
+                    let shared = &self.core.shared;
+                    shared.modes.set(shared.config.routes[self.route].targets[target].upstream, to);
+                }
+                if let Some(observer) = &self.core.shared.observer {
+                    observer.record(&self.call.request_id, &record);
+                }
+            }
         }
     }
 

@@ -7,7 +7,10 @@ use super::reader::{Node, Reader, Section, repair};
 use super::timeouts::WrittenTimeouts;
 use super::values::{boolean, choice, distinct, duration, duration_or_zero, integer, printable_ascii, text};
 use super::{Route, Target};
-use crate::policy::{FailureMode, RetryLimits, RoutePolicy, Strategy, StreamFailure, Trigger};
+use crate::policy::cooldown::{FAILURES_MAX, OPEN_MAX};
+use crate::policy::{
+    Cooldown, FailureMode, RetryLimits, RoutePolicy, Strategy, StreamFailure, Trigger, WhenAllUnavailable,
+};
 
 /// Arbitrary limits.
 const ROUTES_MAX: usize = 1024;
@@ -18,6 +21,7 @@ const TRIGGERS_MAX: usize = 16;
 const STATUSES_MAX: usize = 200;
 const CODE_BYTES_MAX: usize = 128;
 const MODEL_BYTES_MAX: usize = 256;
+const PROMPT_BYTES_MAX: usize = 4096;
 /// The statuses that can be named.
 const STATUSES: std::ops::RangeInclusive<u16> = 400..=599;
 
@@ -84,6 +88,15 @@ impl<'d> Settings<'d> {
             fallback_on_config_faults: true,
             expose_upstream_errors: false,
             settle: Duration::from_secs(1),
+            cooldown: Cooldown {
+                failures: 3,
+                window: Duration::from_secs(30),
+                open: Duration::from_secs(5),
+                open_max: Duration::from_secs(60),
+            },
+            when_all_unavailable: WhenAllUnavailable::TryAnyway,
+            continue_with_tools: true,
+            continuation_prompt: None,
             stream_failure: StreamFailure {
                 mode: FailureMode::Terminate,
                 on: Trigger::ALL.to_vec(),
@@ -94,9 +107,7 @@ impl<'d> Settings<'d> {
     }
 
     /// These with what a table says, key by key.
-    fn overlaid(&self, table: Section<'d>, reader: &mut Reader<'_>) -> Self {
-        let mut table =
-            table.later(&["when_all_unavailable", "when_tools_offered", "continuation_prompt", "cooldown"]);
+    fn overlaid(&self, mut table: Section<'d>, reader: &mut Reader<'_>) -> Self {
         let mut settings = self.clone();
         let policy = &mut settings.policy;
         table.read(reader, "strategy", &mut settings.strategy, choice(&STRATEGIES));
@@ -119,6 +130,13 @@ impl<'d> Settings<'d> {
         table.read(reader, "fallback_on_config_faults", &mut policy.fallback_on_config_faults, boolean);
         table.read(reader, "expose_upstream_errors", &mut policy.expose_upstream_errors, boolean);
         table.read(reader, "settle", &mut policy.settle, duration_or_zero(MS..=MINUTE));
+        if let Some(node) = table.node("cooldown") {
+            read_cooldown(&node, &mut policy.cooldown, reader);
+        }
+        let unavailable = &mut policy.when_all_unavailable;
+        table.read(reader, "when_all_unavailable", unavailable, choice(&WHEN_ALL_UNAVAILABLE));
+        table.read(reader, "when_tools_offered", &mut policy.continue_with_tools, choice(&WITH_TOOLS));
+        table.read(reader, "continuation_prompt", &mut policy.continuation_prompt, prompt);
         if let Some(node) = table.node("stream_failure") {
             read_stream_failure(&node, &mut policy.stream_failure, reader);
         }
@@ -133,8 +151,24 @@ const STRATEGIES: [(&str, Option<Strategy>); 3] = [
     ("least_latency", None),
 ];
 
+const WITH_TOOLS: [(&str, Option<bool>); 2] = [("continue", Some(true)), ("terminate", Some(false))];
+
+/// `default`, or a text of one's own.
+fn prompt(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Option<String>> {
+    let given = text(node, reader)?;
+    if given.trim().is_empty() || given.len() > PROMPT_BYTES_MAX {
+        let message = format!("{} must be \"default\" or 1 to {PROMPT_BYTES_MAX} bytes of text", node.seen());
+        reader.report(&node.at, message);
+        return None;
+    }
+    Some((given != "default").then_some(given))
+}
+
 const MODES: [(&str, Option<FailureMode>); 2] =
     [("continue", Some(FailureMode::Continue)), ("terminate", Some(FailureMode::Terminate))];
+
+const WHEN_ALL_UNAVAILABLE: [(&str, Option<WhenAllUnavailable>); 2] =
+    [("try_anyway", Some(WhenAllUnavailable::TryAnyway)), ("fail", Some(WhenAllUnavailable::Fail))];
 
 const TRIGGERS: [(&str, Option<Trigger>); Trigger::ALL.len()] = {
     let mut names = [("", None); Trigger::ALL.len()];
@@ -162,6 +196,28 @@ fn read_retry(node: &Node<'_>, retry: &mut RetryLimits, reader: &mut Reader<'_>)
              set initial_backoff to at most max_backoff",
             humantime::format_duration(retry.initial_backoff),
             humantime::format_duration(retry.max_backoff),
+        );
+        reader.report(&node.at, message);
+    }
+    table.finish(reader);
+}
+
+fn read_cooldown(node: &Node<'_>, cooldown: &mut Cooldown, reader: &mut Reader<'_>) {
+    /// Below these nothing would be noticed of a window or an opening; both arbitrary.
+    const WINDOW_MIN: Duration = Duration::from_secs(1);
+    const OPEN_MIN: Duration = Duration::from_millis(100);
+    let mut table = node.section(reader);
+    table.read(reader, "failures", &mut cooldown.failures, integer(0..=FAILURES_MAX));
+    table.read(reader, "window", &mut cooldown.window, duration(WINDOW_MIN..=OPEN_MAX));
+    table.read(reader, "open", &mut cooldown.open, duration(OPEN_MIN..=OPEN_MAX));
+    table.read(reader, "open_max", &mut cooldown.open_max, duration(OPEN_MIN..=OPEN_MAX));
+    let written = table.node("open").or_else(|| table.node("open_max"));
+    if let Some(node) = written.filter(|_| cooldown.open > cooldown.open_max) {
+        let message = format!(
+            "open is {} but open_max is {}, so even the first opening would be cut; \
+             set open to at most open_max",
+            humantime::format_duration(cooldown.open),
+            humantime::format_duration(cooldown.open_max),
         );
         reader.report(&node.at, message);
     }

@@ -18,7 +18,7 @@ use crate::time::{Deadline, MonoTime};
 pub(super) struct Answer {
     pub status: u16,
     pub headers: Headers,
-    /// JSON, or empty if it was anything else.
+    /// As it came, if an error can be read in it; else empty.
     pub body: Bytes,
     pub served_by: usize,
     pub request_id: Option<Bytes>,
@@ -39,9 +39,9 @@ impl Exchange {
         let status = head.status;
         attempt.head = Some(head);
         if attempt.is_error() {
-            attempt.error_body = Deadline::after(now, settle);
+            attempt.error_body = Deadline::at(now.after(settle));
         } else if attempt.is_ok() {
-            if !self.request.peek.stream {
+            if self.request.shape == Shape::Opaque && !self.request.peek.stream {
                 // What `response` was for; from here on `idle` is.
                 attempt.progress = now;
             }
@@ -62,11 +62,11 @@ impl Exchange {
             }
             return;
         }
-        attempt.body_bytes += bytes.len();
-        attempt.body.push(bytes);
+        attempt.collect(bytes);
         if attempt.body_bytes > limit {
             if attempt.is_error() {
                 attempt.body.clear();
+                attempt.slivers.clear();
                 return self.on_error_body(now);
             }
             self.attempt_failed(Cause::TooLarge, now);
@@ -95,7 +95,9 @@ impl Exchange {
         let status = attempt.status.unwrap_or(502);
         let error = read_error_body(status, &body);
         // What was cut, or is no error's text at all (a page of HTML), tells a client nothing.
-        let is_ours_to_show = attempt.is_ended && (error.message.is_some() || error.code.is_some());
+        let is_json = matches!(body.trim_ascii_start().first(), Some(b'{' | b'['));
+        let is_read = error.message.is_some() || error.code.is_some();
+        let is_ours_to_show = attempt.is_ended && (is_json || is_read);
         let answer = Answer {
             status,
             headers: attempt.head.as_ref().map(|head| head.headers.clone()).unwrap_or_default(),
@@ -109,6 +111,7 @@ impl Exchange {
 
     fn take_body(&mut self) -> Bytes {
         let Some(attempt) = &mut self.attempt else { return Bytes::new() };
+        attempt.gather_slivers();
         match attempt.body.as_slice() {
             [one] => one.clone(),
             many => Bytes::from(many.concat()),
@@ -154,6 +157,7 @@ impl Exchange {
 
     /// One JSON body came where a stream was asked for: a completion is turned into frames.
     fn on_body_for_stream(&mut self, now: MonoTime, reader: &mut Reader) {
+        let Some(id) = self.attempt.as_ref().map(|attempt| attempt.id) else { return };
         let body = self.take_body();
         match reader.read_body(&body) {
             Body::Completion { .. } => {}
@@ -164,12 +168,9 @@ impl Exchange {
         let Some(frames) = reader.completion_to_frames(&body, include_usage) else {
             return self.attempt_failed(Cause::NotAnAnswer, now);
         };
-        let mut reads = Vec::new();
-        frames.into_iter().for_each(|frame| reader.read(frame, &mut reads));
-        for read in reads {
-            self.on_read(read, now);
-        }
-        self.on_read(Read { frame: crate::sse::Frame::default(), reading: Reading::Done }, now);
+        self.on_frames(id, frames, now, reader);
+        let done = Read { frame: crate::sse::Frame::default(), reading: Reading::Done };
+        self.on_read_of(id, done, now);
     }
 
     fn commit_opaque(&mut self) {
@@ -247,11 +248,15 @@ impl Exchange {
         }
         let mut kept = Headers::default();
         for (name, value) in forwardable(&headers).iter() {
-            if !name.eq_ignore_ascii_case(b"retry-after") && !name.eq_ignore_ascii_case(b"retry-after-ms") {
+            let is_wait =
+                [&b"retry-after"[..], b"retry-after-ms"].iter().any(|own| name.eq_ignore_ascii_case(own));
+            let is_ours = (is_wait && names_the_wait(status)) || name.eq_ignore_ascii_case(b"x-should-retry");
+            if !is_ours {
                 kept.push(name.clone(), value.clone());
             }
         }
         self.push_retry_after(status, &mut kept, now);
+        self.push_should_retry(status, &mut kept);
         self.commit_whole(status, kept, body, Some((served_by, request_id)));
     }
 
@@ -259,19 +264,35 @@ impl Exchange {
         let mut headers = Headers::default();
         headers.push(Bytes::from_static(b"content-type"), Bytes::from_static(b"application/json"));
         self.push_retry_after(error.status(), &mut headers, now);
+        self.push_should_retry(error.status(), &mut headers);
         self.commit_whole(error.status(), headers, error.body(), None);
     }
 
     /// The smallest wait that any target still asks for, in whole seconds.
     fn push_retry_after(&self, status: u16, headers: &mut Headers, now: MonoTime) {
-        if !matches!(status, 429 | 503) {
+        if !names_the_wait(status) {
             return;
         }
         let Some(until) = self.limited.iter().map(|(_, until)| *until).min() else { return };
         let left = until.since(now);
+        if left.is_zero() {
+            return;
+        }
         let secs = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(RETRY_AFTER_MAX_SECS);
         headers.push(Bytes::from_static(b"retry-after"), Bytes::from(secs.to_string()));
     }
+
+    /// Official SDKs would ask again by themselves; where Baton has done so in vain that only multiplies the load.
+    fn push_should_retry(&self, status: u16, headers: &mut Headers) {
+        if status >= 500 && self.attempts > 1 {
+            headers.push(Bytes::from_static(b"x-should-retry"), Bytes::from_static(b"false"));
+        }
+    }
+}
+
+/// Statuses with which the client is told the smallest wait of all targets, instead of the last one's own.
+fn names_the_wait(status: u16) -> bool {
+    matches!(status, 429 | 503)
 }
 
 fn forwardable(headers: &Headers) -> Headers {

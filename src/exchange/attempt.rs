@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::edit::Edit;
@@ -10,12 +10,15 @@ use super::seam::Seam;
 use super::{AttemptId, Kind, Shape};
 use crate::http1::ResponseHead;
 use crate::policy::Timeouts;
+use crate::policy::cooldown::Ticket;
 use crate::protocol::{Delta, Finish, Usage};
 use crate::sse::Frame;
 use crate::time::{Deadline, MonoTime};
 
 /// The most choices that one answer may have (OpenAI's own limit on `n`).
 const CHOICES_MAX: usize = 128;
+/// Pieces of a body below this are copied together. Arbitrary: the first size of a read buffer.
+const SLIVER_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -25,12 +28,16 @@ pub(super) struct Attempt {
     pub kind: Kind,
     pub dispatched: MonoTime,
     pub timeouts: Timeouts,
+    /// The target's breaker as it stood at the dispatch.
+    pub ticket: Ticket,
     /// Kept until the commit takes its headers.
     pub head: Option<Box<ResponseHead>>,
     pub status: Option<u16>,
     pub request_id: Option<Bytes>,
     /// A body that is collected: an error's, a plain answer's, a completion where a stream was asked for.
     pub body: Vec<Bytes>,
+    /// Small pieces behind it: each would pin the read that it came in.
+    pub slivers: BytesMut,
     pub body_bytes: usize,
     /// Frames not forwarded yet: before the commit, or at the seam.
     pub held: Vec<Held>,
@@ -91,10 +98,12 @@ impl Attempt {
             kind,
             dispatched: now,
             timeouts,
+            ticket: Ticket::default(),
             head: None,
             status: None,
             request_id: None,
             body: Vec::new(),
+            slivers: BytesMut::new(),
             body_bytes: 0,
             held: Vec::new(),
             held_bytes: 0,
@@ -170,6 +179,23 @@ impl Attempt {
         if self.is_restart { self.forwarded_frames } else { self.tokens() }
     }
 
+    /// Takes a piece of a body that is collected.
+    pub fn collect(&mut self, bytes: Bytes) {
+        self.body_bytes += bytes.len();
+        if bytes.len() < SLIVER_BYTES && !self.body.is_empty() {
+            self.slivers.extend_from_slice(&bytes);
+        } else {
+            self.gather_slivers();
+            self.body.push(bytes);
+        }
+    }
+
+    pub fn gather_slivers(&mut self) {
+        if !self.slivers.is_empty() {
+            self.body.push(self.slivers.split().freeze());
+        }
+    }
+
     pub fn hold(&mut self, frame: Frame, delta: Box<Delta>) {
         self.held_bytes += frame.wire_len();
         self.held.push(Held::new(frame, delta));
@@ -195,7 +221,7 @@ impl Attempt {
     pub fn resume(&mut self, settle: Duration, now: MonoTime) {
         self.progress = now;
         if self.settle != Deadline::NEVER {
-            self.settle = Deadline::after(now, settle);
+            self.settle = Deadline::at(now.after(settle));
         }
         if let Some(seam) = &mut self.seam {
             seam.resume(now);

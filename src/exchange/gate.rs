@@ -124,7 +124,7 @@ impl Exchange {
     /// Looks whether the answer has ended, or may be about to.
     pub(super) fn check_complete(&mut self, now: MonoTime) {
         let wanted = self.request.peek.n;
-        let settle = Deadline::after(now, self.plan.policy.settle);
+        let settle = Deadline::at(now.after(self.plan.policy.settle));
         let Some(attempt) = &mut self.attempt else { return };
         let is_finished = attempt.is_finished(wanted);
         if is_finished && attempt.is_done {

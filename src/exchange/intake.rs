@@ -74,7 +74,9 @@ impl Intake {
             if !self.read_head(facts) {
                 return;
             }
-            chunk = self.unread.split().freeze();
+            // What stands behind the head is a slice of the read, not of the copy that the head was read from.
+            chunk = chunk.split_off(chunk.len().saturating_sub(self.unread.len()));
+            self.unread.clear();
         }
         self.read_body(chunk, facts);
     }
@@ -96,6 +98,15 @@ impl Intake {
             State::Ended { .. } => self.state = State::Ended { clean: false },
             State::Failed => {}
         }
+    }
+
+    /// Bytes of what is not whole yet: a head, a frame, the beginning of a body.
+    pub fn pending_bytes(&self) -> usize {
+        let frame = match &self.state {
+            State::Body { kind: Kind::Stream(framer), .. } => framer.pending_bytes(),
+            State::Head(_) | State::Body { .. } | State::Ended { .. } | State::Failed => 0,
+        };
+        self.unread.len() + frame
     }
 
     /// Whether any byte of the response was seen.
@@ -225,6 +236,11 @@ impl Intake {
 
     /// The body ended properly.
     fn end(&mut self, clean: bool, facts: &mut Vec<Fact>) {
+        if let State::Body { coding: Some(coding), .. } = &mut self.state
+            && coding.finish().is_err()
+        {
+            return self.fail(Fault::Cut, facts);
+        }
         if let State::Body { kind: Kind::Stream(framer), .. } = &mut self.state {
             let mut frames = Vec::new();
             framer.finish(&mut frames);

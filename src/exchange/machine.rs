@@ -8,14 +8,15 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::answer::Answer;
-use super::attempt::{Attempt, Limit};
+use super::attempt::Attempt;
+use super::breakers::Breakers;
 use super::invariants::Ledger;
 use super::partial::Partial;
 use super::{AttemptId, Cause, Fact, Input, Kind, Output, Plan, Record, Request, Shape, StreamOutcome};
-use crate::policy::FailureMode;
 use crate::policy::balance::Order;
+use crate::policy::{ContinuationMode, FailureMode};
 use crate::protocol::Usage;
-use crate::protocol::openai_chat::Reader;
+use crate::protocol::openai_chat::{Read, Reader};
 use crate::sse::Frame;
 use crate::time::{Deadline, MonoTime};
 
@@ -56,6 +57,9 @@ pub struct Exchange {
     pub(super) seed: u64,
     pub(super) attempt: Option<Box<Attempt>>,
     pub(super) attempts: u32,
+    /// The place of the first target that was asked: only that one is retried.
+    pub(super) first_position: Option<usize>,
+    pub(super) breakers: Breakers,
     pub(super) pending: Option<Pending>,
     pub(super) retries: u32,
     pub(super) redialled: bool,
@@ -68,6 +72,8 @@ pub struct Exchange {
     pub(super) partial: Partial,
     pub(super) identity: Identity,
     pub(super) breach: Option<Box<Breach>>,
+    /// Targets that refused this exchange's continuation, and the mode they are asked by since.
+    pub(super) demoted: SmallVec<[(usize, ContinuationMode); 0]>,
     /// Tokens that earlier attempts spent on the answer.
     pub(super) spent_tokens: u64,
     /// Those of them that stand in the partial, at least.
@@ -88,7 +94,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// Begins an exchange and dispatches its first attempt. `order` must not be empty. `unix_now`: seconds, for
-    /// Retry-After dates; `seed`: what jitter is drawn from.
+    /// Retry-After dates; `seed`: what jitter is drawn from; `breakers`: asked before every dispatch.
     pub fn new(
         plan: Arc<Plan>,
         request: Request,
@@ -96,10 +102,11 @@ impl Exchange {
         now: MonoTime,
         unix_now: u64,
         seed: u64,
+        breakers: Breakers,
     ) -> Self {
         let is_kept =
             request.shape == Shape::ChatStream && plan.policy.stream_failure.mode == FailureMode::Continue;
-        let partial = Partial::new(&request.peek, is_kept, plan.limits.partial);
+        let partial = Partial::new(&request.peek, &plan.policy, is_kept, plan.limits.partial);
         let total = order
             .first()
             .and_then(|first| plan.targets.get(usize::from(*first)))
@@ -115,6 +122,8 @@ impl Exchange {
             seed,
             attempt: None,
             attempts: 0,
+            first_position: None,
+            breakers,
             pending: None,
             retries: 0,
             redialled: false,
@@ -126,6 +135,7 @@ impl Exchange {
             partial,
             identity: Identity::default(),
             breach: None,
+            demoted: SmallVec::new(),
             spent_tokens: 0,
             delivered_tokens: 0,
             prompt_tokens: 0,
@@ -161,48 +171,9 @@ impl Exchange {
         debug_assert_eq!(self.check_invariants(), Ok(()));
     }
 
-    /// To be called at `poll_timeout`; too early a call does nothing.
-    pub fn handle_timeout(&mut self, now: MonoTime) {
-        if self.outcome.is_some() {
-            return;
-        }
-        if self.total.is_past(now) {
-            self.on_total_deadline(now);
-        } else if self.pending.is_some_and(|pending| pending.at <= now) {
-            if let Some(pending) = self.pending.take() {
-                self.dispatch(pending.kind, now);
-            }
-        } else {
-            self.check_attempt(now);
-        }
-        self.flush(now);
-        if self.heartbeat().is_past(now) {
-            self.queue(Output::Body(SmallVec::from_elem(Bytes::from_static(HEARTBEAT), 1)));
-            self.last_write = now;
-        }
-        debug_assert_eq!(self.check_invariants(), Ok(()));
-    }
-
     /// The next effect to carry out.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
-    }
-
-    /// When `handle_timeout` must be called next.
-    pub fn poll_timeout(&self) -> Option<MonoTime> {
-        if self.outcome.is_some() {
-            return None;
-        }
-        let pending = self.pending.map_or(Deadline::NEVER, |pending| Deadline::at(pending.at));
-        let mut next = self.total.or_sooner(pending).or_sooner(self.heartbeat());
-        if let Some(attempt) = &self.attempt {
-            next = next
-                .or_sooner(self.settle(attempt))
-                .or_sooner(attempt.error_body)
-                .or_sooner(self.seam_deadline(attempt))
-                .or_sooner(self.limit(attempt).deadline());
-        }
-        next.time()
     }
 
     /// How it ended, once it has.
@@ -210,36 +181,12 @@ impl Exchange {
         self.outcome
     }
 
-    /// Bytes held of the attempt's answer: frames before the commit or at the seam, a body that is collected.
+    /// Bytes held of answers: frames before the commit or at the seam, a body that is collected, the last upstream
+    /// answer, the partial.
     pub fn held_bytes(&self) -> usize {
-        self.attempt.as_ref().map_or(0, |attempt| attempt.held_bytes + attempt.body_bytes)
-    }
-
-    fn limit(&self, attempt: &Attempt) -> Limit {
-        let shape = self.request.shape;
-        attempt.deadline(shape, self.request.peek.stream, self.committed.is_some(), self.window_full)
-    }
-
-    /// Nothing is read of an upstream as long as the client has not taken what was.
-    fn is_client_slow(&self) -> bool {
-        self.window_full && self.committed.is_some()
-    }
-
-    fn settle(&self, attempt: &Attempt) -> Deadline {
-        if self.is_client_slow() { Deadline::NEVER } else { attempt.settle }
-    }
-
-    fn seam_deadline(&self, attempt: &Attempt) -> Deadline {
-        let seam = attempt.seam.as_ref().filter(|_| !self.is_client_slow());
-        seam.map_or(Deadline::NEVER, |seam| seam.deadline())
-    }
-
-    fn heartbeat(&self) -> Deadline {
-        let is_due = self.request.shape == Shape::ChatStream
-            && self.committed.is_some()
-            && self.outcome.is_none()
-            && !self.window_full;
-        if is_due { Deadline::after(self.last_write, self.plan.limits.heartbeat) } else { Deadline::NEVER }
+        let of_attempt = |attempt: &Attempt| attempt.held_bytes + attempt.body_bytes;
+        let answer = self.last_answer.as_ref().map_or(0, |answer| answer.body.len());
+        self.attempt.as_deref().map_or(0, of_attempt) + answer + self.partial.text().len()
     }
 
     fn on_facts(&mut self, id: AttemptId, facts: Vec<Fact>, now: MonoTime, reader: &mut Reader) {
@@ -257,40 +204,31 @@ impl Exchange {
         }
     }
 
-    fn on_frames(&mut self, id: AttemptId, frames: Vec<Frame>, now: MonoTime, reader: &mut Reader) {
+    pub(super) fn on_frames(
+        &mut self,
+        id: AttemptId,
+        frames: Vec<Frame>,
+        now: MonoTime,
+        reader: &mut Reader,
+    ) {
         let mut reads = Vec::new();
         for frame in frames {
             reader.read(frame, &mut reads);
             for read in reads.drain(..) {
-                if self.attempt.as_ref().is_some_and(|attempt| attempt.id == id) {
-                    self.on_read(read, now);
-                }
+                self.on_read_of(id, read, now);
             }
         }
     }
 
-    /// The limits of the attempt under way, the narrowest first.
-    fn check_attempt(&mut self, now: MonoTime) {
-        let Some(attempt) = &self.attempt else { return };
-        let limit = self.limit(attempt);
-        let seam_is_due = self.seam_deadline(attempt).is_past(now);
-        if self.settle(attempt).is_past(now) {
-            self.on_settled(now);
-        } else if attempt.error_body.is_past(now) {
-            self.on_error_body(now);
-        } else if seam_is_due {
-            self.on_seam_deadline(now);
-        } else if limit.deadline().is_past(now) {
-            let cause = match limit {
-                Limit::First(_) => Cause::FirstTokenTimeout,
-                Limit::Idle(_) => Cause::IdleTimeout,
-            };
-            self.on_fault(cause, now);
+    /// Takes a frame unless its attempt is over: what is left of that says nothing of the next one.
+    pub(super) fn on_read_of(&mut self, id: AttemptId, read: Read, now: MonoTime) {
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.id == id) {
+            self.on_read(read, now);
         }
     }
 
     /// No proper end of the attempt's response will come, or not in time.
-    fn on_fault(&mut self, cause: Cause, now: MonoTime) {
+    pub(super) fn on_fault(&mut self, cause: Cause, now: MonoTime) {
         if self.attempt.as_ref().is_some_and(|attempt| attempt.is_error()) {
             // Its status is known: what its body would have said matters less.
             self.on_error_body(now);
@@ -315,6 +253,7 @@ impl Exchange {
     /// Closes the attempt under way, if there is one.
     pub(super) fn close_attempt(&mut self, cause: Cause, drain: bool, now: MonoTime) -> Option<Box<Attempt>> {
         let attempt = self.attempt.take()?;
+        self.report(&attempt, &cause, now);
         // Behind a proper end there is nothing left to cut.
         let drain = drain || attempt.is_ended;
         self.queue(Output::Close { attempt: attempt.id, drain });
@@ -373,6 +312,3 @@ impl Exchange {
         self.total.left(now)
     }
 }
-
-/// A comment: one line, since a blank line behind it makes some clients dispatch an empty event.
-const HEARTBEAT: &[u8] = b": keep-alive\n";

@@ -8,13 +8,15 @@
 //! ```
 //!
 //! # Invariants ([`Exchange::check_invariants`], after every step in debug builds, the simulator and the fuzz target)
-//! * At most one response head; one terminal thing at most ([DONE] xor error frame), and nothing after it.
+//! * At most one response head; one terminal thing at most (`[DONE]` xor error frame), and nothing after it.
 //! * The text delivered is the concatenation of the forwarded deltas.
 //! * No attempt is opened after the client left, nor past the budgets; every opened attempt is closed once.
 //! * `poll_timeout` is None only when the exchange has ended, unless no limit is set at all.
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod answer;
 mod attempt;
+mod breakers;
 mod continuation;
 mod delivery;
 mod dispatch;
@@ -27,6 +29,7 @@ mod machine;
 mod partial;
 mod seam;
 mod switch;
+mod timers;
 mod usage;
 
 use std::sync::Arc;
@@ -43,6 +46,7 @@ use crate::protocol::request::RequestPeek;
 use crate::protocol::{InBandError, Usage};
 use crate::sse::Frame;
 
+pub use breakers::Breakers;
 pub use intake::{Intake, IntakeLimits};
 pub use machine::Exchange;
 pub use seam::SeamKind;
@@ -66,6 +70,10 @@ pub struct Target {
     pub timeouts: Timeouts,
     pub continuation: ContinuationMode,
     pub prefill_flags: PrefillFlags,
+    /// White space at the partial's end is not sent: this upstream refuses it.
+    pub trim_trailing_space: bool,
+    /// What it is told in place of Baton's own sentence: JSON text without its quotes.
+    pub prompt: Option<Bytes>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +97,35 @@ pub struct Request {
     pub shape: Shape,
     pub body: Bytes,
     pub peek: RequestPeek,
+}
+
+/// How far a client lets the route's policy go, by its `x-baton-fallback`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FallbackLimit {
+    /// As far as the route does.
+    #[default]
+    Continue,
+    /// No further than to the commit.
+    BeforeCommit,
+    /// To no other target.
+    Off,
+}
+
+impl FallbackLimit {
+    pub const ALL: [Self; 3] = [Self::Continue, Self::BeforeCommit, Self::Off];
+
+    /// The header's value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Continue => "continue",
+            Self::BeforeCommit => "before-commit",
+            Self::Off => "off",
+        }
+    }
+
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| value.trim_ascii().eq_ignore_ascii_case(limit.name().as_bytes()))
+    }
 }
 
 /// How much Baton understands of the answer.
@@ -246,6 +283,13 @@ pub enum Record {
         trigger: Trigger,
         terminated: Option<Why>,
     },
+    /// A target refused a continuation with a 400 and then carried on when asked by another mode: its upstream is
+    /// asked by that one from now on.
+    Demoted {
+        target: usize,
+        from: ContinuationMode,
+        to: ContinuationMode,
+    },
     /// A target was passed over without being asked.
     Skipped {
         target: usize,
@@ -297,6 +341,8 @@ pub enum Cause {
     /// It started the answer over and then departed from it, or took too long to catch up.
     RestartFailed,
     DeadlinePassed,
+    /// No target was in rotation.
+    CoolingDown,
 }
 
 impl Cause {
@@ -324,6 +370,7 @@ impl Cause {
             Self::Empty => "empty_answer",
             Self::RestartFailed => "restart_failed",
             Self::DeadlinePassed => "deadline_passed",
+            Self::CoolingDown => "cooling_down",
         }
     }
 
@@ -331,7 +378,7 @@ impl Cause {
     pub const fn code(&self) -> Code {
         match self {
             Self::FirstTokenTimeout | Self::IdleTimeout | Self::DeadlinePassed => Code::UpstreamTimeout,
-            Self::Fault(Fault::ConnectFailed | Fault::DnsFailed | Fault::TlsFailed) => {
+            Self::CoolingDown | Self::Fault(Fault::ConnectFailed | Fault::DnsFailed | Fault::TlsFailed) => {
                 Code::UpstreamUnavailable
             }
             Self::Fault(Fault::Protocol(_)) | Self::NotAnAnswer | Self::Undecodable | Self::TooLarge => {

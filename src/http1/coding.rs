@@ -18,12 +18,17 @@ pub enum CodingError {
     Unknown(String),
     #[error("the coded body is broken: {0}")]
     Broken(io::Error),
+    #[error("the coded body ends in the middle of its coding")]
+    Truncated,
     #[error("the coded body expands to more than {EXPANDED_MAX} bytes in one read")]
     Bomb,
 }
 
 /// Undoes one coding.
-pub struct CodingDecoder(Kind);
+pub struct CodingDecoder {
+    kind: Kind,
+    has_begun: bool,
+}
 
 enum Kind {
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
@@ -45,12 +50,13 @@ impl CodingDecoder {
             "br" => Kind::Brotli(Box::new(DecompressorWriter::new(Vec::new(), BROTLI_BUFFER))),
             _ => return Err(CodingError::Unknown(name.chars().take(40).collect())),
         };
-        Ok(Some(Self(kind)))
+        Ok(Some(Self { kind, has_begun: false }))
     }
 
     /// What `input` decodes to so far; may be empty.
     pub fn decode(&mut self, input: &[u8]) -> Result<Bytes, CodingError> {
         let mut out = Vec::new();
+        self.has_begun |= !input.is_empty();
         for piece in input.chunks(PIECE) {
             self.write(piece).map_err(CodingError::Broken)?;
             out.append(self.decoded());
@@ -61,17 +67,30 @@ impl CodingDecoder {
         Ok(Bytes::from(out))
     }
 
+    /// The body ended: was that the coding's end too? A body without any byte was never coded.
+    pub fn finish(&mut self) -> Result<(), CodingError> {
+        let is_whole = match &mut self.kind {
+            Kind::Deflate(_) => true,
+            _ if !self.has_begun => true,
+            Kind::Gzip(decoder) => decoder.try_finish().is_ok(),
+            Kind::Zlib(decoder) => decoder.try_finish().is_ok(),
+            Kind::RawDeflate(decoder) => decoder.try_finish().is_ok(),
+            Kind::Brotli(decoder) => decoder.close().is_ok(),
+        };
+        if is_whole { Ok(()) } else { Err(CodingError::Truncated) }
+    }
+
     fn write(&mut self, piece: &[u8]) -> io::Result<()> {
-        if let Kind::Deflate(_) = self.0 {
+        if let Kind::Deflate(_) = self.kind {
             // zlib's first byte: method 8, window at most 7 (RFC 1950, section 2.2).
             let is_zlib = piece.first().is_some_and(|byte| byte & 0x0f == 8 && byte >> 4 <= 7);
-            self.0 = if is_zlib {
+            self.kind = if is_zlib {
                 Kind::Zlib(Box::new(ZlibDecoder::new(Vec::new())))
             } else {
                 Kind::RawDeflate(Box::new(DeflateDecoder::new(Vec::new())))
             };
         }
-        let writer: &mut dyn Write = match &mut self.0 {
+        let writer: &mut dyn Write = match &mut self.kind {
             Kind::Gzip(decoder) => decoder,
             Kind::Deflate(none) => none,
             Kind::Zlib(decoder) => decoder,
@@ -83,7 +102,7 @@ impl CodingDecoder {
     }
 
     fn decoded(&mut self) -> &mut Vec<u8> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Gzip(decoder) => decoder.get_mut(),
             Kind::Deflate(none) => none,
             Kind::Zlib(decoder) => decoder.get_mut(),
@@ -136,6 +155,19 @@ mod tests {
                 out.extend_from_slice(&decoder.decode(&[byte]).unwrap());
             }
             assert_eq!(out, TEXT, "{coding}");
+        }
+    }
+
+    #[test]
+    fn a_body_cut_within_its_coding_is_told_from_a_whole_one() {
+        for (name, coding) in [("gzip", "gzip"), ("deflate", "zlib"), ("deflate", "raw")] {
+            let whole = coded(coding, TEXT);
+            for len in 0..=whole.len() {
+                let mut decoder = CodingDecoder::new(name.as_bytes()).unwrap().unwrap();
+                decoder.decode(&whole[..len]).unwrap();
+                let is_whole = len == 0 || len == whole.len();
+                assert_eq!(decoder.finish().is_ok(), is_whole, "{coding}: {len} of {}", whole.len());
+            }
         }
     }
 

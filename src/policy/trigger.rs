@@ -32,7 +32,7 @@ impl Failure {
     }
 }
 
-/// What forbids continuing an answer, whatever the config says.
+/// What forbids continuing an answer, whatever the config says; only [`Gate::ToolsOffered`] is the config's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     ToolCall,
@@ -43,6 +43,8 @@ pub enum Gate {
     ManyChoices,
     Logprobs,
     Audio,
+    /// Tools were offered, and the route does not continue then.
+    ToolsOffered,
 }
 
 impl Gate {
@@ -57,6 +59,7 @@ impl Gate {
             Self::ManyChoices => "many_choices",
             Self::Logprobs => "logprobs",
             Self::Audio => "audio",
+            Self::ToolsOffered => "tools_offered",
         }
     }
 }
@@ -146,8 +149,17 @@ mod tests {
     #[test]
     fn every_gate_terminates_what_would_go_on() {
         use Gate::*;
-        let gates =
-            [ToolCall, Reasoning, Refusal, StructuredOutput, PartialTooLong, ManyChoices, Logprobs, Audio];
+        let gates = [
+            ToolCall,
+            Reasoning,
+            Refusal,
+            StructuredOutput,
+            PartialTooLong,
+            ManyChoices,
+            Logprobs,
+            Audio,
+            ToolsOffered,
+        ];
         for gate in gates {
             assert_eq!(judge(Failure::Transport, Some(gate), &policy()), Terminate(Why::Gate(gate)));
         }

@@ -1,5 +1,6 @@
 //! One client connection: requests in, responses out, in order, for as long as both sides want.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::net;
 use std::pin::pin;
@@ -14,7 +15,7 @@ use super::auth;
 use super::inbox::Inbox;
 use super::registry::{Registered, Registry};
 use super::reply::{Progress, Reply};
-use super::request::{self, Arrival, BodyWait, HeadWait, NoBody, within};
+use super::request::{self, Arrival, BodyWait, HeadWait, NoBody};
 use super::respond::{self, Response};
 use super::routing::{self, Action};
 use crate::actor::budget::Lease;
@@ -27,8 +28,9 @@ use crate::actor::stream::Serve;
 use crate::actor::turn;
 use crate::config::{ClientKey, Config};
 use crate::error::{Code, ProxyError};
-use crate::exchange::{Request, Shape};
+use crate::exchange::{FallbackLimit, Request, Shape};
 use crate::http1::{Framing, HeadLimits, Method, RequestHead, Version};
+use crate::net::task::within;
 use crate::net::{Connection, Gather, WriteHalf, clock, task};
 use crate::protocol::request::peek;
 
@@ -52,6 +54,8 @@ enum Next {
     /// Close once the client has had time to read.
     Linger,
     Close,
+    /// Close so that the client does not take the end of the connection for the end of the body.
+    Reset,
 }
 
 struct Client {
@@ -68,29 +72,52 @@ struct Client {
 pub async fn serve(connection: Connection, core: Rc<Core>) {
     let Connection { read, write, shutdown } = connection;
     let inbox = Inbox::new(core.context.shared.config.server.half_close, shutdown.clone());
+    let mut closing =
+        Closing { inbox: Rc::clone(&inbox), shutdown: shutdown.clone(), how: net::Shutdown::Both };
     let (filled, broken) = (Rc::clone(&inbox), Rc::clone(&inbox));
     task::spawn(filled.fill(read), move |_| broken.broke());
     let registered = core.registry.register(shutdown.clone(), write.progress());
     let mut client =
         Client { core, inbox, write, out: Gather::new(), unread: BytesMut::new(), registered, shutdown };
-    client.serve().await;
-    // The reading task ends with the socket.
-    client.shutdown.shutdown(net::Shutdown::Both);
+    closing.how = client.serve().await;
+}
+
+/// Closes the socket when the connection's task ends, by a panic too; its reading task ends with it.
+struct Closing {
+    inbox: Rc<Inbox>,
+    shutdown: crate::net::Shutdown,
+    how: net::Shutdown,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.inbox.close();
+        self.shutdown.shutdown(self.how);
+    }
 }
 
 impl Client {
-    async fn serve(&mut self) {
+    /// Answers requests until there is no more to do than to shut the socket down, in the way that comes back.
+    async fn serve(&mut self) -> net::Shutdown {
         let mut is_first = true;
         loop {
             let next = match self.next_request(is_first).await {
                 Arrival::Head(head) => self.answer(*head).await,
-                Arrival::Closed => return,
+                Arrival::Closed => return net::Shutdown::Both,
                 Arrival::Bad(error) => self.refuse(Version::Http11, &new_request_id(), error, true).await,
             };
             match next {
                 Next::KeepAlive if !self.core.registry.is_draining() => is_first = false,
-                Next::KeepAlive | Next::Linger => return self.linger().await,
-                Next::Close => return,
+                Next::KeepAlive | Next::Linger => {
+                    self.linger().await;
+                    return net::Shutdown::Both;
+                }
+                Next::Close => return net::Shutdown::Both,
+                Next::Reset => {
+                    // The reset is sent when the descriptor is closed; shutting both sides down would send a FIN first.
+                    self.shutdown.set_linger_zero();
+                    return net::Shutdown::Read;
+                }
             }
         }
     }
@@ -107,14 +134,14 @@ impl Client {
             idle: if is_first { server.header_timeout } else { server.idle_timeout },
             whole: server.header_timeout,
         };
-        let is_waiting = self.unread.is_empty();
-        let mut reading = pin!(request::read_head(&self.inbox, &mut self.unread, &wait));
+        let has_begun = Cell::new(!self.unread.is_empty());
+        let mut reading = pin!(request::read_head(&self.inbox, &mut self.unread, &wait, &has_begun));
         let (registry, entry) = (&self.core.registry, &self.registered.entry);
         std::future::poll_fn(|cx| {
             if let Poll::Ready(arrival) = reading.as_mut().poll(cx) {
                 return Poll::Ready(arrival);
             }
-            if is_waiting && !is_first && registry.is_draining() {
+            if !has_begun.get() && !is_first && registry.is_draining() {
                 return Poll::Ready(Arrival::Closed);
             }
             entry.keep_idle(cx.waker().clone());
@@ -195,7 +222,8 @@ impl Client {
     ) -> Next {
         let version = head.version;
         let keep_alive = head.keep_alive && !self.core.registry.is_draining();
-        let (route, request) = match self.plan(body, key, is_chat) {
+        let planned = fallback_limit(&head).and_then(|limit| Ok((limit, self.plan(body, key, is_chat)?)));
+        let (limit, (route, request)) = match planned {
             Ok(planned) => planned,
             Err(error) => return self.respond(&head, &request_id, error.into(), true, true).await,
         };
@@ -208,14 +236,15 @@ impl Client {
         let (port, queue) = channel(credit);
         let queue = Rc::new(queue);
         self.inbox.begin_exchange(&queue);
-        let serve = Serve { route, request, call: Arc::clone(&call), port };
+        let is_chat_stream = request.shape == Shape::ChatStream;
+        let serve = Serve { route, limit, request, call: Arc::clone(&call), port };
         // The `Stream` accounts for the body from here on.
         drop(lease);
         if turn::cast(&self.core.actor, CoreMsg::Serve(Box::new(serve))).is_err() {
             tracing::error!(request_id = &*call.request_id, "the Core takes no requests any more");
         }
-        let plan = Arc::clone(&context.shared.plans[route]);
-        let mut reply = Reply::new(version, &call.request_id, keep_alive, &plan);
+        let plan = context.plan(route, limit);
+        let mut reply = Reply::new(version, &call.request_id, keep_alive, &plan, is_chat_stream);
         let next = self.relay(&queue, &mut reply).await;
         self.inbox.end_exchange();
         queue.client_gone_unless_ended();
@@ -273,12 +302,7 @@ impl Client {
                 Progress::Done if reply.keep_alive => return Next::KeepAlive,
                 Progress::Done => return Next::Linger,
                 Progress::Cut => {
-                    if reply.ends_with_connection() {
-                        // A FIN would make the cut body look whole.
-                        self.shutdown.set_linger_zero();
-                        return Next::Close;
-                    }
-                    return Next::Linger;
+                    return if reply.ends_with_connection() { Next::Reset } else { Next::Linger };
                 }
             }
         }
@@ -292,7 +316,9 @@ impl Client {
         error: ProxyError,
         with_body: bool,
     ) -> Next {
-        Response::from(error).encode(version, request_id, false, with_body, &mut self.out);
+        let response = Response::from(error);
+        response.log(request_id);
+        response.encode(version, request_id, false, with_body, &mut self.out);
         if self.flush().await.is_err() { Next::Close } else { Next::Linger }
     }
 
@@ -306,6 +332,7 @@ impl Client {
         with_body: bool,
     ) -> Next {
         let keep_alive = head.keep_alive && is_read && !self.core.registry.is_draining();
+        response.log(request_id);
         response.encode(head.version, request_id, keep_alive, with_body, &mut self.out);
         match self.flush().await {
             Ok(()) if keep_alive => Next::KeepAlive,
@@ -331,7 +358,10 @@ impl Client {
 
     /// Ends the connection so that the client can read all that was written.
     async fn linger(&mut self) {
-        if self.write.finish().await.is_ok() {
+        self.registered.entry.write_begins(clock::now());
+        let finished = self.write.finish().await;
+        self.registered.entry.write_ended();
+        if finished.is_ok() {
             let _still_sending = within(LINGER, self.inbox.discard()).await;
         }
     }
@@ -339,6 +369,17 @@ impl Client {
 
 fn has_body(head: &RequestHead) -> bool {
     !matches!(head.framing, Framing::None | Framing::Length(0))
+}
+
+/// How far the client lets fallbacks go.
+fn fallback_limit(head: &RequestHead) -> Result<FallbackLimit, ProxyError> {
+    const FIELD: &str = "x-baton-fallback";
+    let Some(value) = head.headers.get(FIELD) else { return Ok(FallbackLimit::default()) };
+    FallbackLimit::parse(value).ok_or_else(|| {
+        let message =
+            "x-baton-fallback must be off, before-commit or continue; leave it out for the route's policy.";
+        ProxyError::new(Code::InvalidValue, message).with_param(FIELD)
+    })
 }
 
 /// The client's own request id if it is one, else a new one.

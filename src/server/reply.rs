@@ -27,6 +27,8 @@ pub struct Reply<'a> {
     pub request_id: &'a str,
     pub keep_alive: bool,
     pub plan: &'a Plan,
+    /// Its frames are the client's own protocol: an error can be said in one.
+    pub is_chat_stream: bool,
     framing: Framing,
 }
 
@@ -41,8 +43,14 @@ enum Framing {
 }
 
 impl<'a> Reply<'a> {
-    pub fn new(version: Version, request_id: &'a str, keep_alive: bool, plan: &'a Plan) -> Self {
-        Self { version, request_id, keep_alive, plan, framing: Framing::None }
+    pub fn new(
+        version: Version,
+        request_id: &'a str,
+        keep_alive: bool,
+        plan: &'a Plan,
+        is_chat_stream: bool,
+    ) -> Self {
+        Self { version, request_id, keep_alive, plan, is_chat_stream, framing: Framing::None }
     }
 
     /// Whether the end of the connection would look like the end of the body.
@@ -79,6 +87,8 @@ impl<'a> Reply<'a> {
         self.keep_alive &= self.framing != Framing::UntilClose;
         let length = head.length.map(|length| length.to_string());
         let framing = match &length {
+            // RFC 9110, section 8.6: a 204 has no length.
+            Some(_) if head.status == 204 => None,
             Some(length) => Some(("content-length", length.as_str())),
             None if self.framing == Framing::Chunked => Some(("transfer-encoding", "chunked")),
             None => None,
@@ -125,6 +135,7 @@ impl<'a> Reply<'a> {
                 Progress::Done
             }
             Framing::Length => Progress::Cut,
+            Framing::Chunked | Framing::UntilClose if !self.is_chat_stream => Progress::Cut,
             Framing::Chunked | Framing::UntilClose => {
                 let row = Code::Internal.row();
                 let data = error_object(MESSAGE, row.kind, None, row.code);

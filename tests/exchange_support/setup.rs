@@ -6,7 +6,8 @@ use std::time::Duration;
 use baton::exchange::{HOLD_BYTES, Limits, Plan, Request, Shape, Target};
 use baton::policy::balance::Order;
 use baton::policy::{
-    ContinuationMode, FailureMode, PrefillFlags, RetryLimits, RoutePolicy, StreamFailure, Timeouts, Trigger,
+    ContinuationMode, Cooldown, FailureMode, PrefillFlags, RetryLimits, RoutePolicy, StreamFailure, Timeouts,
+    Trigger, WhenAllUnavailable,
 };
 use baton::protocol::request::peek;
 use bytes::Bytes;
@@ -23,6 +24,10 @@ pub struct Setup {
     pub timeouts: Timeouts,
     pub limits: Limits,
     pub order: Option<Order>,
+    /// White space at the partial's end is not sent.
+    pub trims: bool,
+    /// How the targets' breakers stand at the start; None: there are none.
+    pub health: Option<Vec<u64>>,
     pub seed: u64,
 }
 
@@ -30,6 +35,8 @@ impl Setup {
     /// A streamed chat answer over targets with the given modes, with the default policy in mode `continue`.
     pub fn stream(targets: &[ContinuationMode]) -> Self {
         let policy = RoutePolicy {
+            continue_with_tools: true,
+            continuation_prompt: None,
             retry: RetryLimits {
                 max_retries: 0,
                 streaming_max_retries: 0,
@@ -44,6 +51,8 @@ impl Setup {
             fallback_on_config_faults: true,
             expose_upstream_errors: false,
             settle: MS(1_000),
+            cooldown: Cooldown { failures: 3, window: MS(30_000), open: MS(5_000), open_max: MS(60_000) },
+            when_all_unavailable: WhenAllUnavailable::TryAnyway,
             stream_failure: StreamFailure {
                 mode: FailureMode::Continue,
                 on: Trigger::ALL.to_vec(),
@@ -70,6 +79,8 @@ impl Setup {
                 heartbeat: MS(15_000),
             },
             order: None,
+            trims: false,
+            health: None,
             seed: 1,
         }
     }
@@ -123,6 +134,8 @@ impl Setup {
             timeouts: self.timeouts,
             continuation: *continuation,
             prefill_flags: self.prefill_flags,
+            trim_trailing_space: self.trims,
+            prompt: None,
         };
         Arc::new(Plan {
             route: Arc::from("r"),
