@@ -69,8 +69,8 @@ pub enum Step {
 pub struct Seam {
     partial: Vec<u16>,
     is_native: bool,
-    /// White space that repeats the partial's own end is removed.
-    removes_doubled_space: bool,
+    /// The attempt was not sent the white space at the partial's end.
+    is_trimmed: bool,
     is_periodic: bool,
     held: Vec<u16>,
     state: State,
@@ -92,13 +92,12 @@ impl Seam {
         let partial: Vec<u16> = units(partial).map(|unit| unit.value).collect();
         let is_periodic = is_periodic(&partial);
         let state = State::Undecided { since: None };
-        let removes_doubled_space = !is_native;
-        Self { partial, is_native, removes_doubled_space, is_periodic, held: Vec::new(), state, catch_up }
+        Self { partial, is_native, is_trimmed: false, is_periodic, held: Vec::new(), state, catch_up }
     }
 
     /// The attempt was not sent the white space at the partial's end, so that it will write it again.
     pub fn without_trailing_space(mut self) -> Self {
-        self.removes_doubled_space = true;
+        self.is_trimmed = true;
         self
     }
 
@@ -181,8 +180,14 @@ impl Seam {
                 State::Undecided { .. } => Step::Hold,
             };
         }
-        let undecided = overlap.may_grow || restart != Restart::No || self.space_may_grow();
+        let space_may_grow = self.space_may_grow();
+        let undecided = overlap.may_grow || restart != Restart::No || space_may_grow;
         if undecided && !is_last {
+            return Step::Hold;
+        }
+        if self.is_trimmed && space_may_grow && wait == Wait::LongEnough {
+            // The client has it already, so that nothing is late: the rest may take its time.
+            self.state = State::Undecided { since: None };
             return Step::Hold;
         }
         match overlap.found {
@@ -200,8 +205,7 @@ impl Seam {
             // The partial ends within a character, of which an upstream can only be told nothing.
             return Step::Release { skip: 1, kind };
         }
-        let skip = if self.removes_doubled_space { self.doubled_space() } else { 0 };
-        Step::Release { skip, kind }
+        Step::Release { skip: self.repeated_space(), kind }
     }
 
     fn restart(&self) -> Restart {
@@ -277,20 +281,27 @@ impl Seam {
         self.partial.iter().rev().take_while(|unit| is_space(**unit)).count()
     }
 
-    /// How many units of white space at the beginning of the held text repeat the end of the partial.
-    fn doubled_space(&self) -> usize {
+    /// How many units of white space at the beginning of the held text repeat the end of the partial: all that was
+    /// not sent and is written again, or what is doubled after an instruction.
+    fn repeated_space(&self) -> usize {
+        let space = &self.partial[self.partial.len() - self.trailing_space()..];
+        if self.is_trimmed {
+            return space.iter().zip(&self.held).take_while(|(a, b)| a == b).count();
+        }
         let leading = self.held.iter().take_while(|unit| is_space(**unit)).count();
-        (1..=leading.min(self.trailing_space()))
-            .rev()
-            .find(|len| self.partial[self.partial.len() - len..] == self.held[..*len])
-            .unwrap_or(0)
+        let longest = if self.is_native { 0 } else { leading.min(space.len()) };
+        (1..=longest).rev().find(|len| space.ends_with(&self.held[..*len])).unwrap_or(0)
     }
 
     /// More white space might repeat more of the partial's end.
     fn space_may_grow(&self) -> bool {
-        self.removes_doubled_space
-            && self.held.len() < self.trailing_space()
-            && self.held.iter().all(|unit| is_space(*unit))
+        let space = &self.partial[self.partial.len() - self.trailing_space()..];
+        let might = if self.is_trimmed {
+            space.starts_with(&self.held)
+        } else {
+            !self.is_native && self.held.iter().all(|unit| is_space(*unit))
+        };
+        might && self.held.len() < space.len()
     }
 }
 

@@ -223,3 +223,29 @@ fn a_character_mended_at_a_seam_stands_whole_in_the_next_request() {
     let body: serde_json::Value = serde_json::from_slice(&world.attempts[&2].body).expect("JSON");
     assert_eq!(body["messages"][1]["content"], "one two 😀 three");
 }
+
+/// What was not sent is written once more, in whatever pieces: it is taken out again, and no other white space is.
+#[test]
+fn white_space_that_was_not_sent_is_restored() {
+    let cases: &[(&str, &str, &[&str], &str)] = &[
+        ("in one piece", "a:\\n    ", &["\\n    b"], "b"),
+        ("slowly, in pieces", "a:\\n    ", &["\\n", "  ", "  b"], "b"),
+        ("slowly, a part of longer white space", "a:\\n  ", &["\\n", "    b"], "  b"),
+        ("other white space", "a: ", &["\\nb"], "\\nb"),
+        ("none", "a: ", &["b"], "b"),
+        ("none but it", "a: ", &[" "], ""),
+    ];
+    for mode in [Prefill, Instruct] {
+        for (name, partial, deltas, want) in cases {
+            let mut world = World::new(&Setup::stream(&[mode; 2]).with(|setup| setup.trims = true));
+            world.ok(0).send(0, raw_text("a", partial)).fin(0).ok(1);
+            for delta in *deltas {
+                world.send(1, raw_text("bb", delta)).advance(400);
+            }
+            world.send(1, finish_b() + DONE);
+            let plain = |text: &str| serde_json::from_str::<String>(&format!("\"{text}\"")).expect("a text");
+            assert!(world.client.is_complete(), "{mode:?}: {name}: {}", world.client.text_of_body());
+            assert_eq!(world.client.answer(), plain(partial) + &plain(want), "{mode:?}: {name}");
+        }
+    }
+}

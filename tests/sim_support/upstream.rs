@@ -286,7 +286,8 @@ fn frame(events: &[String], end: Close, is_repeat: bool, rng: &mut Rng) -> Scrip
 fn segments(wire: &[u8], together: usize, rng: &mut Rng) -> Script {
     let mut script = Script::new();
     let mut at = rng.u64(..20);
-    let (mean, pause) = pick(rng, &[(20, 0), (60, 3), (200, 20), (500, 50), (2_000, 600), (5_000, 2_000)]);
+    let (mean, pause) =
+        pick(rng, &[(20, 0), (60, 3), (200, 20), (500, 50), (2_000, 600), (5_000, 2_000), (150, 700)]);
     let mut rest = wire;
     while !rest.is_empty() {
         let least = if script.is_empty() { together } else { 0 };
