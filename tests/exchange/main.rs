@@ -10,6 +10,7 @@
 mod support;
 
 mod before_commit;
+mod breakers;
 mod client_gone;
 mod completion;
 mod gate;
