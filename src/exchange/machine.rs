@@ -385,15 +385,6 @@ impl Exchange {
         self.queue(Output::Record(Box::new(record)));
     }
 
-    /// A random number (splitmix64).
-    pub(super) fn draw(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     pub(super) fn time_left(&self, now: MonoTime) -> Option<Duration> {
         self.total.left(now)
     }
