@@ -143,9 +143,9 @@ impl Exchange {
             let mut cuts = SmallVec::new();
             let mut delta = delta;
             for span in &mut delta.text {
-                let cut = units_to_cut(&frame, *span, &mut skip);
+                let (cut, with) = units_to_cut(&frame, *span, &mut skip);
                 if cut > 0 {
-                    cuts.push(Edit::cut(Span { start: span.start, end: span.start + cut }));
+                    cuts.push(Edit { span: Span { start: span.start, end: span.start + cut }, with });
                     span.start += cut;
                 }
             }
@@ -171,20 +171,26 @@ impl Exchange {
     }
 }
 
-/// How many bytes of the span's text the next `skip` units take; `skip` is reduced by those.
-fn units_to_cut(frame: &Frame, span: Span, skip: &mut usize) -> usize {
+/// How many bytes of the span's text the next `skip` units take, and what stands in their place: nothing, or the
+/// second half of a character that was written raw and of which the client has the first. `skip` is reduced by those.
+fn units_to_cut(frame: &Frame, span: Span, skip: &mut usize) -> (usize, Bytes) {
     if *skip == 0 {
-        return 0;
+        return (0, Bytes::new());
     }
     let mut text = Vec::with_capacity(span.end - span.start);
     frame.copy_payload(span.start, span.end, &mut text);
-    let mut cut = 0;
+    let (mut cut, mut is_inside) = (0, false);
     for unit in units(&text) {
         if *skip == 0 {
+            if is_inside {
+                let half = Bytes::from(format!("\\u{:04x}", unit.value));
+                return (unit.end.unwrap_or(cut), half);
+            }
             break;
         }
         *skip -= 1;
+        is_inside = unit.end.is_none();
         cut = unit.end.unwrap_or(cut);
     }
-    cut
+    (cut, Bytes::new())
 }

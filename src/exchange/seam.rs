@@ -190,8 +190,22 @@ impl Seam {
     /// The new text simply goes on.
     fn go_on(&self) -> Step {
         let kind = if self.is_native { SeamKind::Exact } else { SeamKind::None };
-        let skip = if self.removes_doubled_space { self.doubled_space(0) } else { 0 };
+        let skip = if self.repeats_half_a_character() {
+            1
+        } else if self.removes_doubled_space {
+            self.doubled_space(0)
+        } else {
+            0
+        };
         Step::Release { skip, kind }
+    }
+
+    /// The partial ends inside a character, which the attempt was not told of: it writes the whole character.
+    fn repeats_half_a_character(&self) -> bool {
+        match (self.partial.last(), self.held.as_slice()) {
+            (Some(half @ 0xd800..=0xdbff), [first, 0xdc00..=0xdfff, ..]) => half == first,
+            _ => false,
+        }
     }
 
     fn restart(&self) -> Restart {
