@@ -11,6 +11,7 @@
 mod support;
 
 mod cuts;
+mod failures;
 mod framing;
 mod schema;
 mod trial;

@@ -25,7 +25,7 @@ pub enum Want {
     Recovered(String),
     /// The text, then an error frame; the second target is not asked.
     Failed(String),
-    /// An error in OpenAI's format with that status; the second target is not asked.
+    /// An error that a client can read, with that status; the second target is not asked.
     Refused(u16),
     /// The same once both were asked.
     Spent(u16),
@@ -144,11 +144,11 @@ impl Trial {
                 (1, 0)
             }
             Want::Refused(status) => {
-                response.assert_error(*status);
+                assert_refused(&response, *status);
                 (1, 0)
             }
             Want::Spent(status) => {
-                response.assert_error(*status);
+                assert_refused(&response, *status);
                 (1, 1)
             }
         };
@@ -158,6 +158,15 @@ impl Trial {
         }
         proxy.assert_alive();
     }
+}
+
+/// An error that a client reads as one: the upstream's own words, or Baton's.
+fn assert_refused(response: &Response, status: u16) {
+    let seen = || format!("{} {:?} {}", response.status, response.end, show(&response.body));
+    assert_eq!((response.status, &response.end), (status, &End::Complete), "{}", seen());
+    let is_json = response.header("content-type").is_some_and(|t| t.starts_with("application/json"));
+    let message = response.json()["error"]["message"].as_str().map(str::len);
+    assert!(is_json && message.is_some_and(|len| len > 0), "{}", seen());
 }
 
 /// As `assert_success`, but a stream may have several choices, and so several finish reasons.
