@@ -12,7 +12,11 @@ use crate::trial::*;
 
 /// Every shape of an error inside a stream that asks for another target.
 fn in_band() -> Vec<(&'static str, Vec<u8>)> {
-    let ride = |members: &str| ev(format!("{{\"id\":\"chatcmpl-a\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"\"}},{members}"));
+    let ride = |members: &str| {
+        ev(format!(
+            "{{\"id\":\"chatcmpl-a\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"\"}},{members}"
+        ))
+    };
     vec![
         ("OpenAI", ev(r#"{"error":{"message":"x","type":"server_error","param":null,"code":null}}"#)),
         ("rate limit", ev(r#"{"error":{"message":"x","type":"tokens","code":"rate_limit_exceeded"}}"#)),
@@ -47,7 +51,11 @@ fn every_error_in_the_stream_is_seen_before_and_after_content() {
     let mut trials = Vec::new();
     for (name, error) in in_band() {
         trials.push(trial(format!("{name}: first"), streams(&error), Want::Instead));
-        trials.push(trial(format!("{name}: behind a role"), streams([&b": x\n\n"[..], &role(), &error].concat()), Want::Instead));
+        trials.push(trial(
+            format!("{name}: behind a role"),
+            streams([&b": x\n\n"[..], &role(), &error].concat()),
+            Want::Instead,
+        ));
         let after = streams([role(), chunk("Hel"), error].concat());
         trials.push(trial(format!("{name}: behind text"), after, Want::Recovered("Hello".into())));
     }
@@ -96,16 +104,37 @@ fn what_is_no_stream_is_answered_otherwise() {
         trial("a completion", json(&whole), answer("Hello")),
         trial("a completion over lines", json(&pretty), answer("Hello")),
         trial("a completion labelled as a stream", sse(&whole), answer("Hello")),
-        trial("a completion behind a mark and white space", json(&format!("\u{feff} \r\n {whole}")), answer("Hello")),
+        trial(
+            "a completion behind a mark and white space",
+            json(&format!("\u{feff} \r\n {whole}")),
+            answer("Hello"),
+        ),
         trial("a call", json(&call.to_string()), answer("")).also(|r| {
             assert_eq!(r.finish_reasons()[&0], ["tool_calls"]);
-            assert_eq!(r.chunks()[0]["choices"][0]["delta"]["tool_calls"][0]["index"], 0, "{}", show(&r.body));
+            assert_eq!(
+                r.chunks()[0]["choices"][0]["delta"]["tool_calls"][0]["index"],
+                0,
+                "{}",
+                show(&r.body)
+            );
         }),
         trial("an empty completion", json(&completion("").to_string()), Want::Instead),
-        trial("a completion cut short", vec![Step::Send(response("200 OK", "application/json", &whole)[..200].to_vec()), Step::Fin], Want::Instead),
+        trial(
+            "a completion cut short",
+            vec![Step::Send(response("200 OK", "application/json", &whole)[..200].to_vec()), Step::Fin],
+            Want::Instead,
+        ),
         trial("an error", json(r#"{"error":{"message":"x","type":"server_error"}}"#), Want::Instead),
-        trial("a request error", json(r#"{"error":{"message":"x","type":"invalid_request_error"}}"#), Want::Refused(400)),
-        trial("an error in a list", json(r#"[{"error":{"code":429,"message":"x","status":"RESOURCE_EXHAUSTED"}}]"#), Want::Instead),
+        trial(
+            "a request error",
+            json(r#"{"error":{"message":"x","type":"invalid_request_error"}}"#),
+            Want::Refused(400),
+        ),
+        trial(
+            "an error in a list",
+            json(r#"[{"error":{"code":429,"message":"x","status":"RESOURCE_EXHAUSTED"}}]"#),
+            Want::Instead,
+        ),
         trial("an empty object", json("{}"), Want::Instead),
         trial("an empty list", json("[]"), Want::Instead),
         trial("NDJSON", send(response("200 OK", "application/x-ndjson", &ndjson)), Want::Instead),
@@ -116,9 +145,29 @@ fn what_is_no_stream_is_answered_otherwise() {
         trial("nothing, chunked", send([STREAM_HEAD, LAST_CHUNK].concat()), Want::Instead),
         trial("204", send(&b"HTTP/1.1 204 No Content\r\n\r\n"[..]), Want::Instead),
         trial("comments and an end", sse(": a\n\n: b\n\n"), Want::Instead),
-        trial("a stream under text/plain", send(response("200 OK", "text/plain; charset=utf-8", [role(), chunk("Hello"), ending()].concat())), answer("Hello")),
-        trial("a stream without a type", send(response_with("200 OK", &[], [chunk("Hello"), ending()].concat())), answer("Hello")),
-        trial("a stream under another spelling", send(response("200 OK", "Text/Event-Stream;charset=UTF-8", [b"x: 1\n", &chunk("Hello")[..], &ending()].concat())), answer("Hello")),
+        trial(
+            "a stream under text/plain",
+            send(response(
+                "200 OK",
+                "text/plain; charset=utf-8",
+                [role(), chunk("Hello"), ending()].concat(),
+            )),
+            answer("Hello"),
+        ),
+        trial(
+            "a stream without a type",
+            send(response_with("200 OK", &[], [chunk("Hello"), ending()].concat())),
+            answer("Hello"),
+        ),
+        trial(
+            "a stream under another spelling",
+            send(response(
+                "200 OK",
+                "Text/Event-Stream;charset=UTF-8",
+                [b"x: 1\n", &chunk("Hello")[..], &ending()].concat(),
+            )),
+            answer("Hello"),
+        ),
     ]);
 }
 
@@ -127,11 +176,29 @@ fn statuses_of_the_upstream_lead_where_they_should() {
     let with = |status: &str, body: &str| send(response(status, "application/json", body));
     let error = r#"{"error":{"message":"words","type":"t","param":null,"code":"c"}}"#;
     run_all(vec![
-        trial("302", send(&b"HTTP/1.1 302 Found\r\nLocation: http://x/\r\nContent-Length: 0\r\n\r\n"[..]), Want::Instead),
+        trial(
+            "302",
+            send(&b"HTTP/1.1 302 Found\r\nLocation: http://x/\r\nContent-Length: 0\r\n\r\n"[..]),
+            Want::Instead,
+        ),
         trial("304", send(&b"HTTP/1.1 304 Not Modified\r\n\r\n"[..]), Want::Instead),
         trial("101", send(&b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"[..]), Want::Instead),
-        trial("102", send([&b"HTTP/1.1 102 Processing\r\n\r\n"[..], &stream_as("chatcmpl-a", "m", &["x"])].concat()), Want::Instead),
-        trial("100 and 103 first", send([&b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"[..], &stream_as("chatcmpl-a", "m", &["Hello"])].concat()), answer("Hello")),
+        trial(
+            "102",
+            send([&b"HTTP/1.1 102 Processing\r\n\r\n"[..], &stream_as("chatcmpl-a", "m", &["x"])].concat()),
+            Want::Instead,
+        ),
+        trial(
+            "100 and 103 first",
+            send(
+                [
+                    &b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"[..],
+                    &stream_as("chatcmpl-a", "m", &["Hello"]),
+                ]
+                .concat(),
+            ),
+            answer("Hello"),
+        ),
         trial("404", with("404 Not Found", error), Want::Refused(404)),
         trial("408", with("408 Request Timeout", error), Want::Refused(408)),
         trial("422 as HTML", send(response("422 X", "text/html", "<h1>no")), Want::Refused(422)),
@@ -140,19 +207,42 @@ fn statuses_of_the_upstream_lead_where_they_should() {
         trial("529", with("529 Overloaded", error), Want::Instead),
         trial("599", with("599 X", error), Want::Instead),
         trial("600", with("600 X", error), Want::Instead),
-        trial("429 with quota", with("429 X", r#"{"error":{"message":"x","code":"insufficient_quota"}}"#), Want::Instead),
-        trial("401 hides the key", with("401 Unauthorized", r#"{"error":{"message":"key sk-secret is wrong"}}"#), Want::Refused(401))
-            .also(|r| assert!(find(&r.body, b"sk-secret").is_none())),
-        trial("400 context length", with("400 Bad Request", r#"{"error":{"message":"x","type":"invalid_request_error","code":"context_length_exceeded"}}"#), Want::Instead),
-        trial("400, whatever its body says of its status", with("400 Bad Request", r#"{"error":{"message":"x","code":500,"type":"server_error"}}"#), Want::Refused(400)),
-        trial("the fallback's 400 is the last word", with("503 Busy", error), Want::Spent(400)).second(with("400 Bad Request", error)),
-        trial("the fallback's 503 too", with("500 X", error), Want::Spent(503)).second(with("503 Busy", error)),
+        trial(
+            "429 with quota",
+            with("429 X", r#"{"error":{"message":"x","code":"insufficient_quota"}}"#),
+            Want::Instead,
+        ),
+        trial(
+            "401 hides the key",
+            with("401 Unauthorized", r#"{"error":{"message":"key sk-secret is wrong"}}"#),
+            Want::Refused(401),
+        )
+        .also(|r| assert!(find(&r.body, b"sk-secret").is_none())),
+        trial(
+            "400 context length",
+            with(
+                "400 Bad Request",
+                r#"{"error":{"message":"x","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+            ),
+            Want::Instead,
+        ),
+        trial(
+            "400, whatever its body says of its status",
+            with("400 Bad Request", r#"{"error":{"message":"x","code":500,"type":"server_error"}}"#),
+            Want::Refused(400),
+        ),
+        trial("the fallback's 400 is the last word", with("503 Busy", error), Want::Spent(400))
+            .second(with("400 Bad Request", error)),
+        trial("the fallback's 503 too", with("500 X", error), Want::Spent(503))
+            .second(with("503 Busy", error)),
     ]);
 }
 
 #[test]
 fn a_wait_that_was_asked_for_is_told_in_whole_seconds() {
-    let busy = |field: &str| send(format!("HTTP/1.1 429 Slow down\r\n{field}Content-Length: 2\r\n\r\n{{}}").into_bytes());
+    let busy = |field: &str| {
+        send(format!("HTTP/1.1 429 Slow down\r\n{field}Content-Length: 2\r\n\r\n{{}}").into_bytes())
+    };
     let cases = [
         ("seconds", "Retry-After: 7\r\n", Some(7)),
         ("a fraction", "Retry-After: 6.2\r\n", Some(7)),
@@ -182,8 +272,14 @@ fn one_usage_frame_behind_a_seam_and_only_if_it_was_asked_for() {
     let seconds = [
         ("its own frame", vec![text("l"), text("o"), stop(), usage(12, 2), done()]),
         ("with the finish", vec![text("l"), text("o"), with_usage(stop(), 2), done()]),
-        ("with every frame", vec![with_usage(text("l"), 1), with_usage(text("o"), 2), with_usage(stop(), 2), done()]),
-        ("with every frame, and its own", vec![with_usage(text("l"), 1), with_usage(text("o"), 2), stop(), usage(12, 2), done()]),
+        (
+            "with every frame",
+            vec![with_usage(text("l"), 1), with_usage(text("o"), 2), with_usage(stop(), 2), done()],
+        ),
+        (
+            "with every frame, and its own",
+            vec![with_usage(text("l"), 1), with_usage(text("o"), 2), stop(), usage(12, 2), done()],
+        ),
         ("before the finish", vec![text("l"), text("o"), usage(12, 2), stop(), done()]),
     ];
     let mut asking = ask("chat");
@@ -192,12 +288,20 @@ fn one_usage_frame_behind_a_seam_and_only_if_it_was_asked_for() {
     for (name, second) in seconds {
         let frames = second.concat();
         let first = cut([role(), chunk("H"), chunk("e"), chunk("l")].concat());
-        let make = |label: &str| trial(format!("{name}: {label}"), first.clone(), Want::Recovered("Hello".into())).second(streams(&frames));
+        let make = |label: &str| {
+            trial(format!("{name}: {label}"), first.clone(), Want::Recovered("Hello".into()))
+                .second(streams(&frames))
+        };
         trials.push(make("asked").asking(asking.clone()).also(|r| {
             let seen: Vec<_> = r.chunks().into_iter().filter(|c| !c["usage"].is_null()).collect();
             assert_eq!(seen.len(), 1, "{}", show(&r.body));
             let usage = &seen[0]["usage"];
-            assert_eq!((&seen[0]["choices"], &usage["completion_tokens"]), (&json!([]), &json!(5)), "{}", show(&r.body));
+            assert_eq!(
+                (&seen[0]["choices"], &usage["completion_tokens"]),
+                (&json!([]), &json!(5)),
+                "{}",
+                show(&r.body)
+            );
             let sum = usage["prompt_tokens"].as_u64().unwrap() + 5;
             assert_eq!(usage["total_tokens"], sum);
         }));
@@ -218,7 +322,15 @@ fn what_the_client_was_promised_holds_after_the_finish() {
         trial("half a chunk", then(vec![Step::Send(b"ff\r\ndata: {".to_vec()), Step::Fin]), answer("Hello")),
         trial("a broken chunk size", then(vec![Step::Send(b"zz\r\n".to_vec())]), answer("Hello")),
         trial("an error", then(vec![Step::Send(ch(ev(r#"{"error":{"message":"x"}}"#)))]), answer("Hello")),
-        trial("a bad frame", then(vec![Step::Send(ch(crate::support::openai::broken_text()))]), answer("Hello")),
-        trial("pings for ever", then(vec![Step::SendRepeated { bytes: ch(b": ping\n\n"), times: 2000 }]), answer("Hello")),
+        trial(
+            "a bad frame",
+            then(vec![Step::Send(ch(crate::support::openai::broken_text()))]),
+            answer("Hello"),
+        ),
+        trial(
+            "pings for ever",
+            then(vec![Step::SendRepeated { bytes: ch(b": ping\n\n"), times: 2000 }]),
+            answer("Hello"),
+        ),
     ]);
 }
