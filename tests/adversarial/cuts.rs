@@ -36,8 +36,7 @@ fn joined(escaped: &[String]) -> String {
 
 fn frame(id: &str, escaped: &str, finish: &str) -> Vec<u8> {
     ev(format!(
-        "{{\"id\":\"{id}\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"m\",\
-         \"choices\":[{{\"index\":0,\"delta\":{{\"content\":{escaped}}},\"finish_reason\":{finish}}}]}}"
+        "{{\"id\":\"{id}\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{escaped}}},\"finish_reason\":{finish}}}]}}"
     ))
 }
 

@@ -48,6 +48,15 @@ fn hellos() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("data without colon before and behind", format!("data\ndata: {hel}\ndata\n\ndata\n\n{rest}")),
         ("empty data lines around", format!("data:\ndata: \ndata: {hel}\ndata:\n\n{rest}")),
+    ];
+    text.into_iter().map(|(name, text)| (name, text.into_bytes())).chain(ended_hellos()).collect()
+}
+
+/// The same with odd ends, and with data that says nothing.
+fn ended_hellos() -> Vec<(&'static str, Vec<u8>)> {
+    let (hel, lo, fin, rest) = (p("Hel"), p("lo"), fin(), [chunk("lo"), ending()].concat());
+    let rest = String::from_utf8(rest).unwrap();
+    let text = vec![
         (
             "JSON lines without blank lines, [DONE] too",
             format!("data: {hel}\ndata: {lo}\ndata: {fin}\ndata: [DONE]\n\n"),

@@ -10,8 +10,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod choices;
 mod cuts;
 mod failures;
 mod framing;
+mod http_client;
+mod http_upstream;
 mod schema;
 mod trial;

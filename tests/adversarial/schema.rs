@@ -7,14 +7,14 @@ use crate::support::*;
 use crate::trial::*;
 
 /// A chunk with these members besides id and object.
-fn with(members: &str) -> Vec<u8> {
+pub fn with(members: &str) -> Vec<u8> {
     ev(format!(
         "{{\"id\":\"chatcmpl-a\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,{members}}}"
     ))
 }
 
 /// A chunk whose one choice has this delta.
-fn delta(delta: &str) -> Vec<u8> {
+pub fn delta(delta: &str) -> Vec<u8> {
     with(&format!("\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":null}}]"))
 }
 
@@ -25,7 +25,7 @@ fn asking_usage() -> Value {
 }
 
 /// Every frame must reach the client as it is.
-fn forwarded(name: &str, frames: &[Vec<u8>], text: &str) -> Trial {
+pub fn forwarded(name: &str, frames: &[Vec<u8>], text: &str) -> Trial {
     let body = frames.concat();
     let whole = body.clone();
     trial(name, streams(&body), answer(text))
@@ -75,6 +75,14 @@ fn chunks_of_every_provider_pass_untouched() {
             ]),
             "Hello",
         ),
+    ]);
+}
+
+#[test]
+fn chunks_of_further_providers_pass_untouched() {
+    let end = [finish("stop"), done()].concat();
+    let frames = |list: &[&str]| [list.iter().map(ev).collect::<Vec<_>>(), vec![end.clone()]].concat();
+    run_all(vec![
         forwarded(
             "Gemini",
             &frames(&[
@@ -116,9 +124,15 @@ fn chunks_of_every_provider_pass_untouched() {
 #[test]
 fn odd_chunks_pass_untouched() {
     let end = [finish("stop"), done()].concat();
+    let cases = oddly_written().into_iter().chain(oddly_filled());
+    run_all(cases.map(|(name, frame, text)| forwarded(name, &[role(), frame, end.clone()], text)).collect());
+}
+
+/// Chunks with JSON that few would write: name, frame, text.
+fn oddly_written() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let many = (0..200).map(|i| format!("\"k{i}\":{{}},")).collect::<String>();
     let deep = format!("{}1{}", "[".repeat(90), "]".repeat(90));
-    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+    vec![
         (
             "key order and white space",
             ev(
@@ -163,6 +177,12 @@ fn odd_chunks_pass_untouched() {
             with(&format!("\"x\":{deep},\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"Hello\"}}}}]")),
             "Hello",
         ),
+    ]
+}
+
+/// Chunks with members that mean something elsewhere, or nothing.
+fn oddly_filled() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    vec![
         ("error-like texts", delta(r#"{"content":"Hello","x":"\"error\":{\"message\":\"no\"}"}"#), "Hello"),
         (
             "an error member inside the delta",
@@ -202,13 +222,7 @@ fn odd_chunks_pass_untouched() {
             )),
             "Hello",
         ),
-    ];
-    run_all(
-        cases
-            .into_iter()
-            .map(|(name, frame, text)| forwarded(name, &[role(), frame, end.clone()], text))
-            .collect(),
-    );
+    ]
 }
 
 #[test]
@@ -225,120 +239,6 @@ fn halves_of_characters_in_neighbouring_deltas_make_one() {
         forwarded("one pair", &[role(), halves, end.clone()], "a😀b"),
         forwarded("two pairs over three", &[raw_second, end.clone()], "😀😁"),
         forwarded("a half for ever alone", &[delta(r#"{"content":"x\ud83d"}"#), end], "x\u{fffd}"),
-    ]);
-}
-
-#[test]
-fn calls_with_odd_indexes_pass_and_commit() {
-    let call = |text: &str| delta(&format!("{{\"tool_calls\":{text}}}"));
-    let end = [finish("tool_calls"), done()].concat();
-    let cases = [
-        (
-            "no index",
-            vec![
-                r#"[{"id":"c1","function":{"name":"f","arguments":""}}]"#,
-                r#"[{"function":{"arguments":"{}"}}]"#,
-            ],
-        ),
-        (
-            "index null and text",
-            vec![
-                r#"[{"index":null,"id":"c1","function":{"name":"f","arguments":"{}"}}]"#,
-                r#"[{"index":"1","id":"c2"}]"#,
-            ],
-        ),
-        (
-            "index out of any range",
-            vec![
-                r#"[{"index":4294967295,"id":"a"}]"#,
-                r#"[{"index":-1,"id":"b"}]"#,
-                r#"[{"index":1e99,"id":"c"}]"#,
-            ],
-        ),
-        (
-            "one index for all",
-            vec![
-                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]"#,
-                r#"[{"index":0,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
-            ],
-        ),
-        (
-            "two calls in one delta, a gap",
-            vec![r#"[{"index":0,"id":"a"},{"index":2,"id":"b","function":{"name":null,"arguments":null}}]"#],
-        ),
-        (
-            "arguments as an object",
-            vec![r#"[{"index":0,"id":"a","function":{"name":"f","arguments":{"x":1}}}]"#],
-        ),
-    ];
-    let mut trials: Vec<_> = cases
-        .iter()
-        .map(|(name, calls)| {
-            let frames: Vec<_> = calls.iter().map(|c| call(c)).chain([end.clone()]).collect();
-            forwarded(name, &frames, "")
-        })
-        .collect();
-    let legacy = delta(r#"{"function_call":{"name":"f","arguments":"{}"}}"#);
-    trials.push(forwarded("the legacy call", &[role(), legacy.clone(), end.clone()], ""));
-    let failed = || Want::Failed(String::new());
-    trials.push(trial(
-        "a call, then a cut",
-        cut(call(r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x"}}]"#)),
-        failed(),
-    ));
-    trials.push(trial("a legacy call, then a cut", cut(legacy), failed()));
-    run_all(trials);
-}
-
-#[test]
-fn answers_without_text_that_are_answers() {
-    let end = [finish("stop"), done()].concat();
-    run_all(vec![
-        forwarded("length with no text", &[role(), finish("length"), done()], ""),
-        forwarded("content_filter with no text", &[role(), finish("content_filter"), done()], ""),
-        forwarded("a refusal", &[role(), delta(r#"{"refusal":"no"}"#), end.clone()], ""),
-        forwarded("reasoning alone", &[role(), delta(r#"{"reasoning":"hm"}"#), end.clone()], ""),
-        forwarded("audio", &[role(), delta(r#"{"audio":{"id":"a","data":"AAAA"}}"#), end.clone()], ""),
-        forwarded(
-            "a picture",
-            &[role(), delta(r#"{"images":[{"type":"image_url","image_url":{"url":"data:"}}]}"#), end.clone()],
-            "",
-        ),
-        trial("stop with no text", streams([role(), end.clone()].concat()), Want::Instead),
-        trial(
-            "empty texts and null",
-            streams([role(), chunk(""), delta(r#"{"content":null}"#), end.clone()].concat()),
-            Want::Instead,
-        ),
-        trial(
-            "empty calls",
-            streams([role(), delta(r#"{"tool_calls":[]}"#), end.clone()].concat()),
-            Want::Instead,
-        ),
-        trial("usage and [DONE] alone", streams([usage(3, 0), done()].concat()), Want::Instead),
-    ]);
-}
-
-#[test]
-fn several_choices_end_when_all_have() {
-    let of = |index: u64, text: &str, finish: &str| {
-        with(&format!(
-            "\"choices\":[{{\"index\":{index},\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}]"
-        ))
-    };
-    let mut two = ask("chat");
-    two["n"] = json!(2);
-    let both = [of(0, "Hello", "null"), of(1, "Hi", "null"), of(0, "", "\"stop\""), of(1, "", "\"length\"")];
-    let one = [of(1, "Hi", "null"), of(0, "Hello", "null"), of(1, "", "\"stop\"")].concat();
-    let joined = with(
-        r#""choices":[{"index":1,"delta":{"content":"Hi"},"finish_reason":"stop"},{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]"#,
-    );
-    run_all(vec![
-        trial("both finish, no [DONE]", streams(both.concat()), answer("Hello")).asking(two.clone()),
-        trial("both finish, a cut", cut(both.concat()), answer("Hello")).asking(two.clone()),
-        trial("both in one chunk", streams(joined), answer("Hello")).asking(two.clone()),
-        trial("one finishes, then a cut", cut(&one), Want::Failed("Hello".into())).asking(two.clone()),
-        trial("one finishes, then an end", streams(&one), Want::Failed("Hello".into())).asking(two),
     ]);
 }
 
