@@ -8,7 +8,7 @@ use super::{Fact, Fault, Shape};
 use crate::error::Code;
 use crate::http1::coding::CodingDecoder;
 use crate::http1::{Decoded, Decoder, Framing, HeadLimits, HeadReader, Headers, Method, ResponseHead};
-use crate::protocol::openai_chat::{Sniffed, sniff};
+use crate::protocol::openai_chat::{Sniffed, sniff, sniff_labelled};
 use crate::sse::Framer;
 
 #[derive(Clone, Copy, Debug)]
@@ -218,16 +218,13 @@ impl Intake {
                     self.unread.extend_from_slice(&data);
                     self.unread.split().freeze()
                 };
-                *kind = match sniff(&data) {
+                let sniffed = if *labelled { sniff_labelled(&data) } else { sniff(&data) };
+                *kind = match sniffed {
                     Sniffed::EventStream => Kind::Stream(Box::new(Framer::new(self.limits.frame_bytes))),
                     Sniffed::Json => Kind::Bytes,
                     Sniffed::NeedMore if data.len() <= SNIFF_BYTES_MAX => {
                         self.unread = BytesMut::from(data);
                         return;
-                    }
-                    // An event stream may begin with a field that nobody knows.
-                    Sniffed::NeedMore | Sniffed::Other if *labelled && !data.starts_with(b"<") => {
-                        Kind::Stream(Box::new(Framer::new(self.limits.frame_bytes)))
                     }
                     Sniffed::NeedMore | Sniffed::Other => {
                         let seen = Fault::Protocol("a 200 that is neither a stream nor JSON".to_owned());

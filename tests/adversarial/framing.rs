@@ -120,7 +120,7 @@ fn large_hellos() -> Vec<(&'static str, Vec<u8>)> {
         ("the same with CR", tail(format!("{pretty}\n").replace('\n', "\r"))),
         ("a thousand empty data lines", tail(format!("{}data: {hel}\n\n", "data:\n".repeat(1000)))),
         ("a comment of a MiB", tail(format!(": {}\n\ndata: {hel}\n\n", "x".repeat(1 << 20)))),
-        ("an unknown field of a MiB", tail(format!("x{}: 1\ndata: {hel}\n\n", "x".repeat(1 << 20)))),
+        ("an unknown field of a MiB", tail(format!("\nx: 1\nx{}: 1\ndata: {hel}\n\n", "x".repeat(1 << 20)))),
         ("ten thousand comments", tail(format!("{}data: {hel}\n\n", ": ping\n\n".repeat(10_000)))),
         ("ten thousand ids", tail(format!("{}data: {hel}\n\n", "id: 1\nretry: 2\n\n".repeat(10_000)))),
         ("a payload that is mostly white space", tail(format!("data: {}{hel}\n\n", " ".repeat(300_000)))),

@@ -226,6 +226,10 @@ fn heads_that_are_odd_and_allowed() {
         });
         slow.response().assert_success("Hello");
     }
+    assert_forwarded_in_one_reading(&upstream);
+}
+
+fn assert_forwarded_in_one_reading(upstream: &ScriptedUpstream) {
     for request in upstream.requests() {
         let sent = request.json();
         assert_eq!((sent["model"].as_str(), sent["stream"].as_bool()), (Some("model-1"), Some(true)));
