@@ -10,6 +10,7 @@ use rustls::pki_types::ServerName;
 use send_wrapper::SendWrapper;
 
 use super::budget::Budget;
+use super::health::Health;
 use super::modes::Modes;
 use super::observer::Observer;
 use super::timers::Timers;
@@ -26,6 +27,7 @@ use crate::protocol::openai_chat::Reader;
 pub struct Shared {
     pub config: Config,
     pub modes: Modes,
+    pub health: Health,
     pub tls: Vec<Option<UpstreamTls>>,
     pub budget: Budget,
     pub observer: Option<Arc<dyn Observer>>,
@@ -48,7 +50,8 @@ impl Shared {
         let modes = Modes::new(config.upstreams.iter().map(|upstream| upstream.continuation));
         let tls = config.upstreams.iter().map(upstream_tls).collect::<Result<_, _>>()?;
         let budget = Budget::new(config.limits.buffered_bytes.unwrap_or_else(quarter_of_memory), cores);
-        Ok(Self { config, modes, tls, budget, observer })
+        let health = Health::new(&config);
+        Ok(Self { config, modes, health, tls, budget, observer })
     }
 
     /// Whether every file that the upstreams name can be read and holds what it should.

@@ -69,15 +69,26 @@ struct Client {
 /// Serves a connection to its end.
 pub async fn serve(connection: Connection, core: Rc<Core>) {
     let Connection { read, write, shutdown } = connection;
+    let mut closing = Closing { shutdown: shutdown.clone(), how: net::Shutdown::Both };
     let inbox = Inbox::new(core.context.shared.config.server.half_close, shutdown.clone());
     let (filled, broken) = (Rc::clone(&inbox), Rc::clone(&inbox));
     task::spawn(filled.fill(read), move |_| broken.broke());
     let registered = core.registry.register(shutdown.clone(), write.progress());
     let mut client =
         Client { core, inbox, write, out: Gather::new(), unread: BytesMut::new(), registered, shutdown };
-    let how = client.serve().await;
-    // The reading task ends with the socket.
-    client.shutdown.shutdown(how);
+    closing.how = client.serve().await;
+}
+
+/// Closes the socket when the connection's task ends, by a panic too; its reading task ends with it.
+struct Closing {
+    shutdown: crate::net::Shutdown,
+    how: net::Shutdown,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.shutdown.shutdown(self.how);
+    }
 }
 
 impl Client {
