@@ -16,5 +16,6 @@ mod failures;
 mod framing;
 mod http_client;
 mod http_upstream;
+mod recovery;
 mod schema;
 mod trial;
