@@ -11,11 +11,13 @@
 mod support;
 
 mod choices;
+mod configs;
 mod cuts;
 mod failures;
 mod framing;
 mod http_client;
 mod http_upstream;
+mod plain;
 mod recovery;
 mod schema;
 mod trial;
