@@ -101,12 +101,12 @@ impl Actor for Stream {
         }
         let lease = SendWrapper::new(core.shared.budget.lease(core.core));
         let log = ExchangeLog::new(Arc::clone(&plan), Arc::clone(&call.request_id), request.peek.stream);
-        core.open_streams.set(core.open_streams.get() + 1);
         let (shape, body_bytes) = (request.shape, request.body.len());
         let (now, unix_now) = (clock::now(), clock::unix_now().0);
         let shared = Arc::clone(&core.shared);
         let breakers = Breakers::new(move |target, event, now| shared.health.step(route, target, event, now));
         let exchange = Exchange::new(plan, request, order, now, unix_now, fastrand::u64(..), breakers);
+        core.open_streams.set(core.open_streams.get() + 1);
         Ok(StreamState {
             exchange,
             route,

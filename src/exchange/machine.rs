@@ -16,7 +16,7 @@ use super::{AttemptId, Cause, Fact, Input, Kind, Output, Plan, Record, Request, 
 use crate::policy::balance::Order;
 use crate::policy::{ContinuationMode, FailureMode};
 use crate::protocol::Usage;
-use crate::protocol::openai_chat::Reader;
+use crate::protocol::openai_chat::{Read, Reader};
 use crate::sse::Frame;
 use crate::time::{Deadline, MonoTime};
 
@@ -270,15 +270,26 @@ impl Exchange {
         }
     }
 
-    fn on_frames(&mut self, id: AttemptId, frames: Vec<Frame>, now: MonoTime, reader: &mut Reader) {
+    pub(super) fn on_frames(
+        &mut self,
+        id: AttemptId,
+        frames: Vec<Frame>,
+        now: MonoTime,
+        reader: &mut Reader,
+    ) {
         let mut reads = Vec::new();
         for frame in frames {
             reader.read(frame, &mut reads);
             for read in reads.drain(..) {
-                if self.attempt.as_ref().is_some_and(|attempt| attempt.id == id) {
-                    self.on_read(read, now);
-                }
+                self.on_read_of(id, read, now);
             }
+        }
+    }
+
+    /// Takes a frame unless its attempt is over: what is left of that says nothing of the next one.
+    pub(super) fn on_read_of(&mut self, id: AttemptId, read: Read, now: MonoTime) {
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.id == id) {
+            self.on_read(read, now);
         }
     }
 
