@@ -1,4 +1,10 @@
 //! The scripted upstream over TCP: what it sends, byte by byte, for every script.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};

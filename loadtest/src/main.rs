@@ -1,11 +1,11 @@
 //! Load and fault harness for streaming proxies; it takes Baton's scripted upstream from `baton::demo`.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
-use std::{fmt, io};
 
-use baton::demo::{EXAMPLES, ScriptedUpstream, UpstreamOptions, WORDS_MAX, pleasant_text, wait_for_signal};
+use baton::demo::{EXAMPLES, ScriptedUpstream, StopSignal, UpstreamOptions, WORDS_MAX, pleasant_text};
 use clap::{Parser, Subcommand};
 
 /// Load and fault harness for streaming proxies.
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn run(upstream: &Upstream) -> io::Result<()> {
+    let signal = StopSignal::catch()?;
     let words = usize::try_from(upstream.words).map_err(io::Error::other)?;
     let running = ScriptedUpstream::start(UpstreamOptions {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, upstream.port)),
@@ -59,15 +60,7 @@ fn run(upstream: &Upstream) -> io::Result<()> {
         gap: Duration::from_millis(upstream.gap_ms),
         ..UpstreamOptions::new("")
     })?;
-    println!("scripted upstream on http://{}/v1; models: {}", running.address(), List(&EXAMPLES));
-    wait_for_signal()
-}
-
-/// Names with commas between them.
-struct List<'a>(&'a [&'a str]);
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join(", "))
-    }
+    println!("scripted upstream on http://{}/v1; models: {}", running.address(), EXAMPLES.join(", "));
+    signal.wait();
+    Ok(())
 }

@@ -61,7 +61,8 @@ async fn connection(args: &UpstreamArgs, core: &Context) -> Result<(Connection, 
     {
         return Ok((pooled, true));
     }
-    let mut dialling = pin!(dial(args, core));
+    // Boxed: once there is a connection the task should not go on carrying what dialling needs.
+    let mut dialling = Box::pin(dial(args, core));
     let guard = &args.guard;
     poll_fn(|cx| {
         if guard.mode() != Mode::Live {

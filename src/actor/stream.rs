@@ -196,7 +196,8 @@ impl StreamState {
             }
             match output {
                 Output::Open { attempt, target, body, fresh, .. } => {
-                    self.open(myself, attempt, target, body, fresh).await;
+                    // Boxed since it is rare and large: the future of every message would carry it.
+                    Box::pin(self.open(myself, attempt, target, body, fresh)).await;
                 }
                 Output::Close { attempt, drain } => self.close(attempt, drain),
                 Output::Head(head) => self.port.send(ToClient::Head(head)),

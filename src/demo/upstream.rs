@@ -1,4 +1,8 @@
 //! The scripted upstream: a server on a thread of its own, stopped when its handle is dropped.
+//!
+//! # Left out
+//! Time limits: a client that is slow, or says nothing, keeps its connection until the upstream stops. What bounds the
+//! number of connections is the descriptor limit, and each holds one request body of up to 32 MiB while it reads it.
 
 use std::cell::RefCell;
 use std::io;

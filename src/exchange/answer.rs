@@ -40,7 +40,12 @@ impl Exchange {
         attempt.head = Some(head);
         if attempt.is_error() {
             attempt.error_body = Deadline::after(now, settle);
-        } else if !attempt.is_ok() {
+        } else if attempt.is_ok() {
+            if !self.request.peek.stream {
+                // What `response` was for; from here on `idle` is.
+                attempt.progress = now;
+            }
+        } else {
             let seen = Fault::Protocol(format!("status {status}"));
             self.attempt_failed(Cause::Fault(seen), now);
         }
@@ -50,8 +55,8 @@ impl Exchange {
         let limit = self.plan.limits.response_body;
         let Some(attempt) = &mut self.attempt else { return };
         if attempt.is_ok() && self.request.shape == Shape::Opaque {
-            attempt.progress = now;
             if !bytes.is_empty() {
+                attempt.progress = now;
                 self.commit_opaque();
                 self.chunk.push(bytes);
             }
@@ -70,7 +75,8 @@ impl Exchange {
 
     /// The attempt's body ended properly.
     pub(super) fn on_ended(&mut self, now: MonoTime, reader: &mut Reader) {
-        let Some(attempt) = &self.attempt else { return };
+        let Some(attempt) = &mut self.attempt else { return };
+        attempt.is_ended = true;
         if attempt.is_error() {
             return self.on_error_body(now);
         }
@@ -88,7 +94,8 @@ impl Exchange {
         let Some(attempt) = &self.attempt else { return };
         let status = attempt.status.unwrap_or(502);
         let error = read_error_body(status, &body);
-        let is_ours_to_show = error.message.is_some() || error.code.is_some();
+        // What was cut, or is no error's text at all (a page of HTML), tells a client nothing.
+        let is_ours_to_show = attempt.is_ended && (error.message.is_some() || error.code.is_some());
         let answer = Answer {
             status,
             headers: attempt.head.as_ref().map(|head| head.headers.clone()).unwrap_or_default(),
@@ -112,6 +119,7 @@ impl Exchange {
     fn on_plain(&mut self, now: MonoTime, reader: &mut Reader) {
         let body = self.take_body();
         match reader.read_body(&body) {
+            Body::Completion { has_content: false, .. } => return self.attempt_failed(Cause::Empty, now),
             Body::Completion { usage, .. } => self.last_usage = usage,
             Body::Error(error) => return self.on_error_in_body(error, body, now),
             Body::Other => return self.attempt_failed(Cause::NotAnAnswer, now),
@@ -180,14 +188,14 @@ impl Exchange {
         self.committed = Some(status);
         let headers = forwardable(&head.headers);
         let head = ClientHead { status, headers, length, served_by, upstream_request_id };
-        self.outputs.push_back(Output::Head(Box::new(head)));
+        self.queue(Output::Head(Box::new(head)));
     }
 
     fn finish_opaque(&mut self, now: MonoTime) {
         self.commit_opaque();
         self.flush(now);
         self.close_attempt(Cause::Answered, true, now);
-        self.outputs.push_back(Output::Finish);
+        self.queue(Output::Finish);
         self.end(StreamOutcome::Success);
     }
 
@@ -203,11 +211,11 @@ impl Exchange {
         let length = Some(body.len() as u64);
         let (served_by, upstream_request_id) = origin.map_or((None, None), |(at, id)| (Some(at), id));
         let head = ClientHead { status, headers, length, served_by, upstream_request_id };
-        self.outputs.push_back(Output::Head(Box::new(head)));
+        self.queue(Output::Head(Box::new(head)));
         if !body.is_empty() {
-            self.outputs.push_back(Output::Body(SmallVec::from_elem(body, 1)));
+            self.queue(Output::Body(SmallVec::from_elem(body, 1)));
         }
-        self.outputs.push_back(Output::Finish);
+        self.queue(Output::Finish);
     }
 
     /// All is spent before the commit, or the answer is the client's to see: the last upstream answer, else an

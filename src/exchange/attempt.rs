@@ -1,5 +1,7 @@
 //! One request sent to one target, as the machine sees it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -38,11 +40,19 @@ pub(super) struct Attempt {
     pub has_content: bool,
     /// Content-bearing frames that came.
     pub content_frames: u64,
-    /// When content came last, or the client was ready for more.
+    /// And those that were forwarded.
+    pub forwarded_frames: u64,
+    /// Content of it was forwarded: it is the one that writes the answer.
+    pub is_writing: bool,
+    /// It started the answer over, and what it repeated was dropped.
+    pub is_restart: bool,
+    /// When it was dispatched, content came last, or the client was ready for more.
     pub progress: MonoTime,
     choices: SmallVec<[(i64, Option<Finish>); 1]>,
     /// `[DONE]` was read.
     pub is_done: bool,
+    /// The body ended properly.
+    pub is_ended: bool,
     pub usage: Option<Usage>,
     pub bad_frames_in_row: u8,
     /// By when the body must end, once the answer seems to have.
@@ -76,9 +86,13 @@ impl Attempt {
             seam: None,
             has_content: false,
             content_frames: 0,
+            forwarded_frames: 0,
+            is_writing: false,
+            is_restart: false,
             progress: now,
             choices: SmallVec::new(),
             is_done: false,
+            is_ended: false,
             usage: None,
             bad_frames_in_row: 0,
             settle: Deadline::NEVER,
@@ -117,8 +131,10 @@ impl Attempt {
         true
     }
 
-    /// Every choice that was seen, and at least `wanted` of them, has a finish_reason.
+    /// Every choice that was seen, and at least `wanted` of them, has a finish_reason. Behind `[DONE]` no further
+    /// choice can come, however many were wanted.
     pub fn is_finished(&self, wanted: u64) -> bool {
+        let wanted = if self.is_done { 1 } else { wanted };
         !self.choices.is_empty()
             && self.choices.len() as u64 >= wanted
             && self.choices.iter().all(|(_, finish)| finish.is_some())
@@ -129,9 +145,14 @@ impl Attempt {
         self.choices.iter().any(|(_, finish)| finish.is_some_and(|reason| reason != Finish::Stop))
     }
 
-    /// What of the answer is done, in tokens: the upstream's own running count, else the content frames.
+    /// What it has spent on the answer, in tokens: the upstream's own running count, else the content frames.
     pub fn tokens(&self) -> u64 {
         self.usage.map_or(self.content_frames, |usage| usage.completion_tokens)
+    }
+
+    /// How many of them stand in the partial, at least: the count of a restart includes what it repeated.
+    pub fn delivered_tokens(&self) -> u64 {
+        if self.is_restart { self.forwarded_frames } else { self.tokens() }
     }
 
     pub fn hold(&mut self, frame: Frame, delta: Box<Delta>) {
@@ -140,19 +161,30 @@ impl Attempt {
     }
 
     /// The limit that this attempt is under: what was promised by when, and what it means to miss it.
+    /// `client_is_slow`: nothing is read of the upstream until the client has taken what was.
     pub fn deadline(&self, shape: Shape, streamed: bool, committed: bool, client_is_slow: bool) -> Limit {
-        let idle = || {
-            if client_is_slow { Deadline::NEVER } else { Deadline::after(self.progress, self.timeouts.idle) }
-        };
-        let first = || Deadline::after(self.dispatched, self.timeouts.first_token);
-        let response = || Deadline::after(self.dispatched, self.timeouts.response);
-        let by = match (shape, streamed) {
-            (Shape::ChatStream, _) if self.has_content => return Limit::Idle(idle()),
-            (Shape::Opaque, true) if committed => return Limit::Idle(idle()),
-            (Shape::ChatStream, _) | (Shape::Opaque, true) => first(),
-            (Shape::ChatPlain, _) | (Shape::Opaque, false) => response(),
-        };
-        Limit::First(by)
+        if committed && client_is_slow {
+            return Limit::Idle(Deadline::NEVER);
+        }
+        let within = |limit| Deadline::after(self.progress, limit);
+        match (shape, streamed) {
+            (Shape::ChatStream, _) if self.has_content => Limit::Idle(within(self.timeouts.idle)),
+            (Shape::Opaque, _) if committed => Limit::Idle(within(self.timeouts.idle)),
+            (Shape::Opaque, false) if self.status.is_some() => Limit::Idle(within(self.timeouts.idle)),
+            (Shape::ChatStream, _) | (Shape::Opaque, true) => Limit::First(within(self.timeouts.first_token)),
+            (Shape::ChatPlain, _) | (Shape::Opaque, false) => Limit::First(within(self.timeouts.response)),
+        }
+    }
+
+    /// The client is ready for more again: what was to be in time is so from now on.
+    pub fn resume(&mut self, settle: Duration, now: MonoTime) {
+        self.progress = now;
+        if self.settle != Deadline::NEVER {
+            self.settle = Deadline::after(now, settle);
+        }
+        if let Some(seam) = &mut self.seam {
+            seam.resume(now);
+        }
     }
 }
 

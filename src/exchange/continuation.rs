@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::escaped::valid;
 use super::{Request, Target};
 use crate::policy::{ContinuationMode, PrefillFlags};
 use crate::protocol::Span;
@@ -39,11 +40,19 @@ pub fn build(
     };
     let messages = request.peek.messages.ok_or(Refused::Unsuitable("no_messages"))?;
     let outline = outline(&request.body, messages).ok_or(Refused::Unsuitable("odd_messages"))?;
+    let is_first = outline.count == 0 && !instruct;
     if instruct {
         add_instruction(messages, &outline, &mut splices);
     }
     let flags = if instruct { PrefillFlags::None } else { target.prefill_flags };
-    add_partial(messages, &outline, partial, flags, &mut splices);
+    let partial = Bytes::from(valid(partial).into_owned());
+    if !join_partial(&outline, &partial, flags, &mut splices) {
+        let comma = if is_first { "" } else { "," };
+        let at = messages.end - 1;
+        splices.insert(at, &format!("{comma}{{{}\"role\":\"assistant\",\"content\":\"", flag_of(flags)));
+        splices.insert_bytes(at, partial);
+        splices.insert(at, "\"}");
+    }
     if flags == PrefillFlags::Vllm {
         let start = request.body.iter().position(|byte| *byte == b'{').map_or(0, |at| at + 1);
         splices.insert(start, "\"continue_final_message\":true,\"add_generation_prompt\":false,");
@@ -84,45 +93,40 @@ fn add_instruction(messages: Span, outline: &Outline, splices: &mut Splices) {
     }
 }
 
-/// The partial joins the client's own trailing assistant message, or becomes one.
-fn add_partial(
-    messages: Span,
-    outline: &Outline,
-    partial: &[u8],
-    flags: PrefillFlags,
-    splices: &mut Splices,
-) {
+/// The partial joins the client's own trailing assistant message, if there is one that it can join.
+fn join_partial(outline: &Outline, partial: &Bytes, flags: PrefillFlags, splices: &mut Splices) -> bool {
     let trailing =
         outline.last.as_ref().filter(|last: &&Message| last.role == Role::Assistant && !last.has_tool_calls);
-    let prefix = if flags == PrefillFlags::Prefix { "\"prefix\":true," } else { "" };
-    if let Some(last) = trailing {
-        let is_joined = match &last.content {
-            Content::Text(text) => {
-                splices.insert_bytes(text.end, Bytes::copy_from_slice(partial));
-                true
-            }
-            Content::Parts { span, is_empty } => {
-                let comma = if *is_empty { "" } else { "," };
-                splices.insert(span.end - 1, &format!("{comma}{{\"type\":\"text\",\"text\":\""));
-                splices.insert_bytes(span.end - 1, Bytes::copy_from_slice(partial));
-                splices.insert(span.end - 1, "\"}");
-                true
-            }
-            Content::None => false,
-        };
-        if is_joined {
-            let own = &splices.body[last.span.start..last.span.end];
-            if memchr::memmem::find(own, b"\"prefix\"").is_none() {
-                splices.insert(last.span.start + 1, prefix);
-            }
-            return;
+    let Some(last) = trailing else { return false };
+    match &last.content {
+        Content::Text(text) => splices.insert_bytes(text.end, partial.clone()),
+        Content::Parts { span, is_empty } => {
+            let comma = if *is_empty { "" } else { "," };
+            splices.insert(span.end - 1, &format!("{comma}{{\"type\":\"text\",\"text\":\""));
+            splices.insert_bytes(span.end - 1, partial.clone());
+            splices.insert(span.end - 1, "\"}");
         }
+        Content::None => return false,
     }
-    let at = messages.end - 1;
-    let comma = if outline.count == 0 { "" } else { "," };
-    splices.insert(at, &format!("{comma}{{{prefix}\"role\":\"assistant\",\"content\":\""));
-    splices.insert_bytes(at, Bytes::copy_from_slice(partial));
-    splices.insert(at, "\"}");
+    if !has_prefix(&splices.body[last.span.start..last.span.end]) {
+        splices.insert(last.span.start + 1, flag_of(flags));
+    }
+    true
+}
+
+/// The member that marks the assistant message as one to continue.
+fn flag_of(flags: PrefillFlags) -> &'static str {
+    match flags {
+        PrefillFlags::Prefix => "\"prefix\":true,",
+        PrefillFlags::None | PrefillFlags::Vllm => "",
+    }
+}
+
+/// Whether the client's own message has the flag already: a key, not a text that reads like one.
+fn has_prefix(message: &[u8]) -> bool {
+    const KEY: &[u8] = b"\"prefix\"";
+    memchr::memmem::find_iter(message, KEY)
+        .any(|at| message[at + KEY.len()..].trim_ascii_start().starts_with(b":"))
 }
 
 /// Changes to a body, by place.

@@ -8,7 +8,7 @@ use super::attempt::Held;
 use super::edit::{self, Edit};
 use super::escaped::units;
 use super::machine::Exchange;
-use super::seam::Step;
+use super::seam::{SeamKind, Step};
 use super::{Cause, Kind, Output, Record, StreamOutcome};
 use crate::protocol::{Delta, Span};
 use crate::sse::{DONE, Frame};
@@ -22,7 +22,10 @@ impl Exchange {
 
     /// Forwards a frame of which `cuts` are left out.
     fn emit_cut(&mut self, frame: Frame, delta: &Delta, cuts: SmallVec<[Edit; 4]>) {
-        let is_behind_seam = self.attempt.as_ref().is_some_and(|a| a.kind == Kind::MidStreamFallback);
+        let Some(attempt) = &mut self.attempt else { return };
+        let is_behind_seam = attempt.kind == Kind::MidStreamFallback;
+        attempt.is_writing |= delta.has_content();
+        attempt.forwarded_frames += u64::from(delta.has_content());
         let mut edits = cuts;
         if let Some(span) = delta.edits.error_null_member {
             edits.push(Edit::cut(span));
@@ -45,6 +48,7 @@ impl Exchange {
         } else {
             self.note_identity(&frame, delta);
         }
+        self.ledger.text_bytes += delta.text.iter().map(|span| span.end - span.start).sum::<usize>();
         self.partial.note(&frame, delta);
         self.chunk.extend(edit::apply(frame, &mut edits));
     }
@@ -123,6 +127,7 @@ impl Exchange {
             Step::Release { skip, kind } => {
                 let Some(attempt) = &mut self.attempt else { return };
                 attempt.seam = None;
+                attempt.is_restart = kind == SeamKind::Restart;
                 let target = attempt.target;
                 let since = self.breach.as_ref().map_or(now, |breach| breach.since);
                 self.record(Record::Seam { target, kind, after: now.since(since) });
@@ -155,11 +160,12 @@ impl Exchange {
             self.push_merged_usage();
         }
         self.chunk.push(Bytes::from_static(DONE));
+        self.ledger.dones += 1;
         self.flush(now);
         if let Some(attempt) = self.close_attempt(Cause::Answered, true, now) {
             debug_assert!(attempt.held.is_empty());
         }
-        self.outputs.push_back(Output::Finish);
+        self.queue(Output::Finish);
         self.end(if self.recovered { StreamOutcome::PartialRecovered } else { StreamOutcome::Success });
     }
 }

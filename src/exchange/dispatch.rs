@@ -30,7 +30,7 @@ impl Exchange {
         let timeouts = self.plan.targets[target].timeouts;
         self.attempt = Some(Box::new(Attempt::new(attempt, target, kind, timeouts, now)));
         let fresh = self.redialled;
-        self.outputs.push_back(Output::Open { attempt, target, kind, body, fresh });
+        self.queue(Output::Open { attempt, target, kind, body, fresh });
     }
 
     /// The target whose turn it is.
@@ -67,6 +67,7 @@ impl Exchange {
             Verdict::Retry { wait, free } => {
                 if free {
                     self.redialled = true;
+                    self.ledger.redialled += 1;
                 } else {
                     self.retries += 1;
                 }
@@ -137,7 +138,7 @@ impl Exchange {
     pub(super) fn on_total_deadline(&mut self, now: MonoTime) {
         self.pending = None;
         if self.attempt.is_some() {
-            self.attempt_failed(Cause::DeadlinePassed, now);
+            self.broke_off(Cause::DeadlinePassed, now);
         } else {
             self.answer_failure(&Cause::DeadlinePassed, now);
         }

@@ -4,6 +4,10 @@
 //! an emoji may come as two lone halves in two deltas. UTF-16 units compare all of that as equal.
 //! Grammar: RFC 8259, section 7. What is malformed stands for itself, unit by unit, and nothing panics.
 
+use std::borrow::Cow;
+
+use crate::error::push_json_string;
+
 /// One UTF-16 unit and the offset just behind the text it was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
@@ -86,6 +90,52 @@ fn character(rest: &[u8]) -> (char, usize) {
     valid.chars().next().map_or((char::REPLACEMENT_CHARACTER, 1), |c| (c, c.len_utf8()))
 }
 
+/// The text as a strict reader takes it.
+///
+/// What real servers send and tolerant clients take may be no JSON string: raw control bytes, halves of
+/// characters without the other, escapes that are none. Half a character at the very end is left out: the
+/// other half has not come.
+pub fn valid(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(at) = fault(text) else { return Cow::Borrowed(text) };
+    let last = &text[at..];
+    if last.len() == 6 && matches!(escape(last), (0xd800..=0xdbff, 6)) {
+        return Cow::Borrowed(&text[..at]);
+    }
+    let mut values: Vec<u16> = units(text).map(|unit| unit.value).collect();
+    values.pop_if(|last| matches!(last, 0xd800..=0xdbff));
+    let mut out = String::with_capacity(text.len() + 16);
+    push_json_string(&mut out, &String::from_utf16_lossy(&values));
+    // Without its quotes.
+    out.pop();
+    out.remove(0);
+    Cow::Owned(out.into_bytes())
+}
+
+/// Where the text stops being what may stand in a JSON string.
+fn fault(text: &[u8]) -> Option<usize> {
+    let valid_utf8 = std::str::from_utf8(text).map_or_else(|error| error.valid_up_to(), str::len);
+    let mut at = 0;
+    while at < valid_utf8 {
+        at += match text[at] {
+            b'\\' => match (escape(&text[at..]), text.get(at + 1)) {
+                ((0xd800..=0xdbff, 6), _) if text[at + 6..].first() == Some(&b'\\') => {
+                    match escape(&text[at + 6..]) {
+                        (0xdc00..=0xdfff, 6) => 12,
+                        _ => return Some(at),
+                    }
+                }
+                ((0xd800..=0xdfff, 6), _) => return Some(at),
+                ((_, 6), _) => 6,
+                (_, Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => 2,
+                _ => return Some(at),
+            },
+            b'"' | 0..=0x1f => return Some(at),
+            _ => 1,
+        };
+    }
+    (valid_utf8 < text.len()).then_some(valid_utf8)
+}
+
 /// Whether a unit is white space of ASCII or a no-break space: what models double at a seam.
 pub fn is_space(unit: u16) -> bool {
     matches!(unit, 0x20 | 0x09..=0x0d | 0xa0)
@@ -117,6 +167,27 @@ mod tests {
     fn a_text_can_be_cut_behind_every_unit_but_inside_a_raw_character() {
         let ends: Vec<_> = units("a\\n😀\\ud83d".as_bytes()).map(|unit| unit.end).collect();
         assert_eq!(ends, [Some(1), Some(3), None, Some(7), Some(13)]);
+    }
+
+    #[test]
+    fn what_is_valid_stays_as_it_is_and_the_rest_becomes_valid() {
+        let cases: [(&[u8], &str); 12] = [
+            (b"", ""),
+            (b"a\\n\\\"\\/\\u4f60\\ud83d\\ude00", "a\\n\\\"\\/\\u4f60\\ud83d\\ude00"),
+            ("你😀".as_bytes(), "你😀"),
+            (b"a\\ud83d", "a"),
+            (b"a\\\\ud83d", "a\\\\ud83d"),
+            (b"a\\ud83d\\n", "a\u{fffd}\\n"),
+            (b"a\\ude00", "a\u{fffd}"),
+            (b"\\ud83d\\ud83d\\ude00", "\u{fffd}😀"),
+            (b"\\ude00\\ud83d", "\u{fffd}"),
+            (b"a\nb\x01", "a\\nb\\u0001"),
+            (b"a\xffb", "a\u{fffd}b"),
+            (b"\\", "\\\\"),
+        ];
+        for (text, want) in cases {
+            assert_eq!(std::str::from_utf8(&valid(text)).unwrap(), want, "{}", text.escape_ascii());
+        }
     }
 
     #[test]

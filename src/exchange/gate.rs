@@ -7,7 +7,7 @@ use super::machine::Exchange;
 use super::{Cause, ClientHead, Output, Record};
 use crate::http1::{Headers, forward_response};
 use crate::protocol::openai_chat::Read;
-use crate::protocol::{Delta, Reading};
+use crate::protocol::{Delta, InBandError, Reading};
 use crate::sse::Frame;
 use crate::time::{Deadline, MonoTime};
 
@@ -15,10 +15,14 @@ impl Exchange {
     /// Takes one frame of the attempt under way.
     pub(super) fn on_read(&mut self, read: Read, now: MonoTime) {
         let Some(attempt) = &mut self.attempt else { return };
+        if attempt.is_done && !matches!(read.reading, Reading::Error(_)) {
+            // Behind [DONE] there is nothing that belongs to the answer.
+            return;
+        }
         match read.reading {
             Reading::Delta(delta) => {
                 if !attempt.note(&delta, now) {
-                    return self.attempt_failed(Cause::Undecodable, now);
+                    return self.broke_off(Cause::Undecodable, now);
                 }
                 self.on_delta(read.frame, delta, now);
             }
@@ -27,15 +31,15 @@ impl Exchange {
                 self.check_complete(now);
             }
             Reading::Error(error) => {
-                self.keep_in_band(&error, body_of(&read.frame));
-                self.attempt_failed(Cause::InBand(error), now);
+                self.keep_in_band(&error, body_of(&read.frame, &error));
+                self.broke_off(Cause::InBand(error), now);
             }
             Reading::KeepAlive => {}
             Reading::Foreign => self.record(Record::FrameDropped { reason: "foreign" }),
             Reading::Undecodable { text_lost } => {
                 attempt.bad_frames_in_row += 1;
                 if text_lost || attempt.bad_frames_in_row > 1 {
-                    self.attempt_failed(Cause::Undecodable, now);
+                    self.broke_off(Cause::Undecodable, now);
                 } else {
                     self.record(Record::FrameDropped { reason: "undecodable" });
                 }
@@ -56,7 +60,7 @@ impl Exchange {
             if has_content {
                 self.open_gate();
             } else if attempt.held_bytes > self.plan.limits.hold_bytes {
-                return self.attempt_failed(Cause::TooLarge, now);
+                return self.broke_off(Cause::TooLarge, now);
             }
         }
         self.check_complete(now);
@@ -100,7 +104,21 @@ impl Exchange {
         self.committed = Some(200);
         let served_by = Some(target);
         let head = ClientHead { status: 200, headers, length: None, served_by, upstream_request_id };
-        self.outputs.push_back(Output::Head(Box::new(head)));
+        self.queue(Output::Head(Box::new(head)));
+    }
+
+    /// Something broke the attempt off. An answer that is complete cannot fail any more.
+    pub(super) fn broke_off(&mut self, cause: Cause, now: MonoTime) {
+        let is_complete = self.attempt.as_ref().is_some_and(|attempt| {
+            let says_something =
+                attempt.has_content || attempt.finished_on_purpose() || self.committed.is_some();
+            attempt.is_finished(self.request.peek.n) && says_something
+        });
+        if is_complete {
+            self.complete(now);
+        } else {
+            self.attempt_failed(cause, now);
+        }
     }
 
     /// Looks whether the answer has ended, or may be about to.
@@ -108,8 +126,7 @@ impl Exchange {
         let wanted = self.request.peek.n;
         let settle = Deadline::after(now, self.plan.policy.settle);
         let Some(attempt) = &mut self.attempt else { return };
-        // Behind [DONE] no further choice can come, whatever `n` was.
-        let is_finished = attempt.is_finished(if attempt.is_done { 1 } else { wanted });
+        let is_finished = attempt.is_finished(wanted);
         if is_finished && attempt.is_done {
             self.complete(now);
         } else if (is_finished || attempt.is_done) && attempt.settle == Deadline::NEVER {
@@ -159,15 +176,16 @@ impl Exchange {
     }
 }
 
-/// An in-band error as the body of a response. A line `error: {..}` holds what OpenAI's format has inside `error`.
-fn body_of(frame: &Frame) -> Bytes {
-    let mut body = Vec::with_capacity(frame.payload_len() + 10);
-    if frame.is_error_field {
-        body.extend_from_slice(b"{\"error\":");
+/// An in-band error as the body of a response; empty if a client could not read it as an error. A line
+/// `error: {..}` holds what OpenAI's format has inside `error`.
+fn body_of(frame: &Frame, error: &InBandError) -> Bytes {
+    let mut payload = Vec::with_capacity(frame.payload_len() + 10);
+    frame.copy_payload(0, frame.payload_len(), &mut payload);
+    if error.message.is_none() || !payload.trim_ascii_start().starts_with(b"{") {
+        Bytes::new()
+    } else if frame.is_error_field {
+        Bytes::from([b"{\"error\":", &payload[..], b"}"].concat())
+    } else {
+        Bytes::from(payload)
     }
-    frame.copy_payload(0, frame.payload_len(), &mut body);
-    if frame.is_error_field {
-        body.push(b'}');
-    }
-    Bytes::from(body)
 }

@@ -66,6 +66,9 @@ impl Intake {
     /// Takes one read.
     pub fn feed(&mut self, mut chunk: Bytes, facts: &mut Vec<Fact>) {
         self.has_begun |= !chunk.is_empty();
+        if let State::Ended { clean } = &mut self.state {
+            *clean &= chunk.is_empty();
+        }
         while let State::Head(_) = self.state {
             self.unread.extend_from_slice(&chunk);
             if !self.read_head(facts) {
@@ -90,7 +93,8 @@ impl Intake {
                     self.end(false, facts);
                 }
             }
-            State::Ended { .. } | State::Failed => {}
+            State::Ended { .. } => self.state = State::Ended { clean: false },
+            State::Failed => {}
         }
     }
 

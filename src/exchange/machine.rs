@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::answer::Answer;
 use super::attempt::{Attempt, Limit};
+use super::invariants::Ledger;
 use super::partial::Partial;
 use super::{AttemptId, Cause, Fact, Input, Kind, Output, Plan, Record, Request, Shape, StreamOutcome};
 use crate::policy::FailureMode;
@@ -67,8 +68,10 @@ pub struct Exchange {
     pub(super) partial: Partial,
     pub(super) identity: Identity,
     pub(super) breach: Option<Box<Breach>>,
-    /// Tokens of earlier attempts that stand in the partial.
+    /// Tokens that earlier attempts spent on the answer.
     pub(super) spent_tokens: u64,
+    /// Those of them that stand in the partial, at least.
+    pub(super) delivered_tokens: u64,
     pub(super) prompt_tokens: u64,
     /// What the attempt that completed the answer cost.
     pub(super) last_usage: Option<Usage>,
@@ -78,7 +81,8 @@ pub struct Exchange {
     pub(super) last_write: MonoTime,
     /// What this step has for the client: it goes out as one chunk.
     pub(super) chunk: SmallVec<[Bytes; 4]>,
-    pub(super) outputs: VecDeque<Output>,
+    outputs: VecDeque<Output>,
+    pub(super) ledger: Ledger,
     pub(super) outcome: Option<StreamOutcome>,
 }
 
@@ -123,6 +127,7 @@ impl Exchange {
             identity: Identity::default(),
             breach: None,
             spent_tokens: 0,
+            delivered_tokens: 0,
             prompt_tokens: 0,
             last_usage: None,
             recovered: false,
@@ -130,9 +135,11 @@ impl Exchange {
             last_write: now,
             chunk: SmallVec::new(),
             outputs: VecDeque::new(),
+            ledger: Ledger::default(),
             outcome: None,
         };
         exchange.dispatch(Kind::Initial, now);
+        debug_assert_eq!(exchange.check_invariants(), Ok(()));
         exchange
     }
 
@@ -145,12 +152,13 @@ impl Exchange {
             Input::WindowOpen => {
                 self.window_full = false;
                 self.last_write = now;
-                if let Some(attempt) = &mut self.attempt {
-                    attempt.progress = now;
+                if let Some(attempt) = self.attempt.as_mut().filter(|_| self.committed.is_some()) {
+                    attempt.resume(self.plan.policy.settle, now);
                 }
             }
         }
         self.flush(now);
+        debug_assert_eq!(self.check_invariants(), Ok(()));
     }
 
     /// To be called at `poll_timeout`; too early a call does nothing.
@@ -169,9 +177,10 @@ impl Exchange {
         }
         self.flush(now);
         if self.heartbeat().is_past(now) {
-            self.outputs.push_back(Output::Body(SmallVec::from_elem(Bytes::from_static(HEARTBEAT), 1)));
+            self.queue(Output::Body(SmallVec::from_elem(Bytes::from_static(HEARTBEAT), 1)));
             self.last_write = now;
         }
+        debug_assert_eq!(self.check_invariants(), Ok(()));
     }
 
     /// The next effect to carry out.
@@ -187,11 +196,10 @@ impl Exchange {
         let pending = self.pending.map_or(Deadline::NEVER, |pending| Deadline::at(pending.at));
         let mut next = self.total.or_sooner(pending).or_sooner(self.heartbeat());
         if let Some(attempt) = &self.attempt {
-            let seam = attempt.seam.as_ref().map_or(Deadline::NEVER, |seam| seam.deadline());
             next = next
-                .or_sooner(attempt.settle)
+                .or_sooner(self.settle(attempt))
                 .or_sooner(attempt.error_body)
-                .or_sooner(seam)
+                .or_sooner(self.seam_deadline(attempt))
                 .or_sooner(self.limit(attempt).deadline());
         }
         next.time()
@@ -217,6 +225,20 @@ impl Exchange {
         attempt.deadline(shape, self.request.peek.stream, self.committed.is_some(), self.window_full)
     }
 
+    /// Nothing is read of an upstream as long as the client has not taken what was.
+    fn is_client_slow(&self) -> bool {
+        self.window_full && self.committed.is_some()
+    }
+
+    fn settle(&self, attempt: &Attempt) -> Deadline {
+        if self.is_client_slow() { Deadline::NEVER } else { attempt.settle }
+    }
+
+    fn seam_deadline(&self, attempt: &Attempt) -> Deadline {
+        let seam = attempt.seam.as_ref().filter(|_| !self.is_client_slow());
+        seam.map_or(Deadline::NEVER, |seam| seam.deadline())
+    }
+
     fn heartbeat(&self) -> Deadline {
         let is_due = self.request.shape == Shape::ChatStream
             && self.committed.is_some()
@@ -235,7 +257,7 @@ impl Exchange {
                 Fact::Frames(frames) => self.on_frames(id, frames, now, reader),
                 Fact::Bytes(bytes) => self.on_bytes(bytes, now),
                 Fact::Ended => self.on_ended(now, reader),
-                Fact::Failed(fault) => self.attempt_failed(Cause::Fault(fault), now),
+                Fact::Failed(fault) => self.on_fault(Cause::Fault(fault), now),
             }
         }
     }
@@ -256,8 +278,8 @@ impl Exchange {
     fn check_attempt(&mut self, now: MonoTime) {
         let Some(attempt) = &self.attempt else { return };
         let limit = self.limit(attempt);
-        let seam_is_due = attempt.seam.as_ref().is_some_and(|seam| seam.deadline().is_past(now));
-        if attempt.settle.is_past(now) {
+        let seam_is_due = self.seam_deadline(attempt).is_past(now);
+        if self.settle(attempt).is_past(now) {
             self.on_settled(now);
         } else if attempt.error_body.is_past(now) {
             self.on_error_body(now);
@@ -268,7 +290,17 @@ impl Exchange {
                 Limit::First(_) => Cause::FirstTokenTimeout,
                 Limit::Idle(_) => Cause::IdleTimeout,
             };
-            self.attempt_failed(cause, now);
+            self.on_fault(cause, now);
+        }
+    }
+
+    /// No proper end of the attempt's response will come, or not in time.
+    fn on_fault(&mut self, cause: Cause, now: MonoTime) {
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.is_error()) {
+            // Its status is known: what its body would have said matters less.
+            self.on_error_body(now);
+        } else {
+            self.broke_off(cause, now);
         }
     }
 
@@ -276,6 +308,7 @@ impl Exchange {
         if self.outcome.is_some() {
             return;
         }
+        self.ledger.is_client_gone = true;
         self.pending = None;
         self.chunk.clear();
         self.close_attempt(Cause::ClientGone, false, now);
@@ -287,7 +320,9 @@ impl Exchange {
     /// Closes the attempt under way, if there is one.
     pub(super) fn close_attempt(&mut self, cause: Cause, drain: bool, now: MonoTime) -> Option<Box<Attempt>> {
         let attempt = self.attempt.take()?;
-        self.outputs.push_back(Output::Close { attempt: attempt.id, drain });
+        // Behind a proper end there is nothing left to cut.
+        let drain = drain || attempt.is_ended;
+        self.queue(Output::Close { attempt: attempt.id, drain });
         self.record(Record::AttemptEnded {
             attempt: attempt.id,
             target: attempt.target,
@@ -315,13 +350,20 @@ impl Exchange {
     pub(super) fn flush(&mut self, now: MonoTime) {
         if !self.chunk.is_empty() {
             // An output that ends the body was queued by the same step only after a flush of its own.
-            self.outputs.push_back(Output::Body(std::mem::take(&mut self.chunk)));
+            let chunk = std::mem::take(&mut self.chunk);
+            self.queue(Output::Body(chunk));
             self.last_write = now;
         }
     }
 
+    /// All that is to be carried out passes here.
+    pub(super) fn queue(&mut self, output: Output) {
+        self.ledger.note(&output);
+        self.outputs.push_back(output);
+    }
+
     pub(super) fn record(&mut self, record: Record) {
-        self.outputs.push_back(Output::Record(Box::new(record)));
+        self.queue(Output::Record(Box::new(record)));
     }
 
     /// A random number (splitmix64).

@@ -7,7 +7,7 @@
 //! Choosing -> Waiting (no head yet) -> Holding (head seen, not committed) -> Streaming -> Switching -> Ended
 //! ```
 //!
-//! # Invariants (`check_invariants`, after every step in tests)
+//! # Invariants ([`Exchange::check_invariants`], after every step in debug builds, the simulator and the fuzz target)
 //! * At most one response head; one terminal thing at most ([DONE] xor error frame), and nothing after it.
 //! * The text delivered is the concatenation of the forwarded deltas.
 //! * No attempt is opened after the client left, nor past the budgets; every opened attempt is closed once.
@@ -22,6 +22,7 @@ mod edit;
 mod escaped;
 mod gate;
 mod intake;
+mod invariants;
 mod machine;
 mod partial;
 mod seam;

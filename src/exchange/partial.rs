@@ -41,7 +41,7 @@ impl Partial {
         if self.gate.is_none() {
             self.gate = gate_of(delta);
         }
-        if !self.is_kept || self.gate.is_some() {
+        if self.is_given_up() {
             return;
         }
         for span in &delta.text {
@@ -51,6 +51,11 @@ impl Partial {
             self.gate = Some(Gate::PartialTooLong);
             self.text = Vec::new();
         }
+    }
+
+    /// The text is not kept, since nobody will be asked to carry it on.
+    pub fn is_given_up(&self) -> bool {
+        !self.is_kept || self.gate.is_some()
     }
 
     /// The escaped text.

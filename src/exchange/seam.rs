@@ -101,6 +101,14 @@ impl Seam {
         }
     }
 
+    /// Nothing was read for a while, which is not this attempt's fault: its time begins anew.
+    pub fn resume(&mut self, now: MonoTime) {
+        match &mut self.state {
+            State::Undecided { since } => *since = since.map(|_| now),
+            State::CatchingUp { until, .. } => *until = Deadline::after(now, self.catch_up),
+        }
+    }
+
     /// Takes the escaped text of the next delta.
     pub fn push(&mut self, text: &[u8], now: MonoTime) -> Step {
         match self.state {
@@ -113,7 +121,8 @@ impl Seam {
                 if !self.held.is_empty() {
                     self.state = State::Undecided { since: Some(since.unwrap_or(now)) };
                 }
-                self.decide(self.held.len() >= HOLD_UNITS, now)
+                let wait = if self.held.len() < HOLD_UNITS { Wait::ForMore } else { Wait::LongEnough };
+                self.decide(wait, now)
             }
         }
     }
@@ -122,36 +131,33 @@ impl Seam {
     pub fn time_out(&mut self, now: MonoTime) -> Step {
         match self.state {
             State::CatchingUp { .. } => Step::Depart,
-            State::Undecided { .. } => self.decide(true, now),
+            State::Undecided { .. } => self.decide(Wait::LongEnough, now),
         }
     }
 
-    /// The answer ended: nothing more will come. A restart that had not caught up departed.
+    /// The answer ended: nothing more will come. A restart that had not caught up departed; a text too short to
+    /// be believed one was what was missing.
     pub fn finish(&mut self, now: MonoTime) -> Step {
-        if let State::Undecided { .. } = self.state
-            && let decided @ (Step::Release { .. } | Step::Depart) = self.decide(true, now)
-        {
-            return decided;
-        }
         match self.state {
             State::CatchingUp { matched, .. } if matched == self.partial.len() => {
                 Step::Release { skip: 0, kind: SeamKind::Restart }
             }
             State::CatchingUp { .. } => Step::Depart,
-            State::Undecided { .. } => self.go_on(),
+            State::Undecided { .. } => self.decide(Wait::AnswerEnded, now),
         }
     }
 
-    /// Reads the held text; `is_last`: no more of it is waited for.
-    fn decide(&mut self, is_last: bool, now: MonoTime) -> Step {
+    /// Reads the held text.
+    fn decide(&mut self, wait: Wait, now: MonoTime) -> Step {
+        let is_last = wait != Wait::ForMore;
         if self.held.is_empty() {
             return if is_last { self.go_on() } else { Step::Hold };
         }
         let restart = self.restart();
         let overlap = if self.is_native { Overlap::default() } else { self.overlap() };
         let overlap_possible = overlap.found.is_some() || overlap.may_grow;
-        let believed =
-            restart == Restart::Believed || (restart == Restart::Open && is_last && !self.is_native);
+        let believed = restart == Restart::Believed
+            || (restart == Restart::Open && wait == Wait::LongEnough && !self.is_native);
         if believed && !overlap_possible {
             self.state = State::CatchingUp { matched: 0, until: Deadline::after(now, self.catch_up) };
             let held = std::mem::take(&mut self.held);
@@ -249,6 +255,16 @@ impl Seam {
             .find(|len| self.partial[self.partial.len() - len..] == head[..*len])
             .unwrap_or(0)
     }
+}
+
+/// Whether more of the text is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    ForMore,
+    /// A limit is reached.
+    LongEnough,
+    /// There will be no more.
+    AnswerEnded,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

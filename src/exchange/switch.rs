@@ -6,7 +6,7 @@ use super::attempt::Attempt;
 use super::continuation::{self, Refused};
 use super::machine::{Breach, Exchange};
 use super::seam::Seam;
-use super::{Cause, Kind, Output, Record, Shape, StreamOutcome};
+use super::{Cause, Fault, Kind, Output, Record, Shape, StreamOutcome};
 use crate::error::error_object;
 use crate::policy::ContinuationMode;
 use crate::policy::trigger::{self, Decision, Failure};
@@ -19,11 +19,10 @@ impl Exchange {
             // An opaque relay that was cut ends with a cut: its clients know no frame of ours.
             return self.abort();
         }
-        let is_carrying_on = attempt.kind == Kind::MidStreamFallback && !attempt.has_content;
         if matches!(cause, Cause::DeadlinePassed) {
             return self.terminate(&cause);
         }
-        if !is_carrying_on {
+        if attempt.kind != Kind::MidStreamFallback || attempt.is_writing {
             let failure = self.failure_of(&cause);
             let decision = trigger::judge(failure, self.partial.gate(), &self.plan.policy);
             let terminated = match decision {
@@ -35,34 +34,34 @@ impl Exchange {
                 return self.terminate(&cause);
             }
             self.spent_tokens += attempt.tokens();
+            self.delivered_tokens += attempt.delivered_tokens();
             self.prompt_tokens += attempt.usage.map_or(0, |usage| usage.prompt_tokens);
             self.breach = Some(Box::new(Breach { cause, since: now }));
+        } else if matches!(cause, Cause::Fault(Fault::StaleConnection)) && !self.redialled {
+            self.redialled = true;
+            self.ledger.redialled += 1;
+            if self.carry_on(now).is_ok() {
+                return;
+            }
         }
         self.switch(now);
     }
 
     /// Asks the next target that can carry the answer on.
     fn switch(&mut self, now: MonoTime) {
+        self.redialled = false;
         while self.mid_stream_fallbacks < self.plan.policy.stream_failure.max_fallbacks {
             self.position += 1;
-            let Some((index, target)) = self.target() else { break };
-            let mode = target.continuation;
-            let delivered = self.spent_tokens;
-            match continuation::build(&self.request, target, self.partial.text(), delivered) {
-                Ok(body) => {
+            match self.carry_on(now) {
+                Ok(()) => {
                     self.mid_stream_fallbacks += 1;
-                    self.open(index, Kind::MidStreamFallback, body, now);
-                    let is_native = mode == ContinuationMode::Prefill;
-                    if let Some(attempt) = &mut self.attempt
-                        && !self.partial.text().is_empty()
-                    {
-                        let catch_up = attempt.timeouts.first_token;
-                        attempt.seam = Some(Box::new(Seam::new(self.partial.text(), is_native, catch_up)));
-                    }
                     return;
                 }
-                Err(Refused::NoTokensLeft) => return self.end_with_length(now),
-                Err(Refused::Unsuitable(reason)) => self.record(Record::Skipped { target: index, reason }),
+                Err(Some((_, Refused::NoTokensLeft))) => return self.end_with_length(now),
+                Err(Some((target, Refused::Unsuitable(reason)))) => {
+                    self.record(Record::Skipped { target, reason });
+                }
+                Err(None) => break,
             }
         }
         self.position = self.position.min(self.order.len().saturating_sub(1));
@@ -70,12 +69,24 @@ impl Exchange {
         self.terminate(&cause);
     }
 
+    /// Asks the target whose turn it is; or says why not, None: there is none.
+    fn carry_on(&mut self, now: MonoTime) -> Result<(), Option<(usize, Refused)>> {
+        let (index, target) = self.target().ok_or(None)?;
+        let is_native = target.continuation == ContinuationMode::Prefill;
+        let body = continuation::build(&self.request, target, self.partial.text(), self.delivered_tokens)
+            .map_err(|refused| Some((index, refused)))?;
+        self.open(index, Kind::MidStreamFallback, body, now);
+        if let Some(attempt) = self.attempt.as_mut().filter(|_| !self.partial.text().is_empty()) {
+            let catch_up = attempt.timeouts.first_token;
+            attempt.seam = Some(Box::new(Seam::new(self.partial.text(), is_native, catch_up)));
+        }
+        Ok(())
+    }
+
     fn failure_of(&self, cause: &Cause) -> Failure {
         match cause {
             Cause::IdleTimeout | Cause::FirstTokenTimeout => Failure::Silence,
-            Cause::Undecodable | Cause::TooLarge | Cause::Fault(super::Fault::TooLarge) => {
-                Failure::Undecodable
-            }
+            Cause::Undecodable | Cause::TooLarge | Cause::Fault(Fault::TooLarge) => Failure::Undecodable,
             Cause::InBand(error) | Cause::Status(error) => {
                 Failure::InBand { status: error.status, listed: self.is_listed(error) }
             }
@@ -110,15 +121,17 @@ impl Exchange {
         }
         let data = error_object(&message, "upstream_error", None, code);
         self.chunk.push(Bytes::from(format!("event: error\ndata: {data}\n\n")));
+        self.ledger.error_frames += 1;
         self.abort();
     }
 
     /// Hands on what there is and leaves the body unterminated.
     fn abort(&mut self) {
         if !self.chunk.is_empty() {
-            self.outputs.push_back(Output::Body(std::mem::take(&mut self.chunk)));
+            let chunk = std::mem::take(&mut self.chunk);
+            self.queue(Output::Body(chunk));
         }
-        self.outputs.push_back(Output::Abort);
+        self.queue(Output::Abort);
         self.end(StreamOutcome::PartialFailed);
     }
 

@@ -63,7 +63,8 @@ async fn secured(
 ) -> Option<Connection> {
     let Some(config) = tls else { return Some(Connection::plain(stream)) };
     let limit = core.context.shared.config.server.header_timeout;
-    match within(limit, tls::server(stream, config)).await {
+    // Boxed: the connection's task should not go on carrying what the handshake needs.
+    match Box::pin(within(limit, tls::server(stream, config))).await {
         Some(Ok(connection)) => Some(connection),
         Some(Err(error)) => {
             tracing::debug!(%peer, %error, "no TLS handshake with a client");

@@ -1,3 +1,4 @@
+use super::SeamKind::{Exact, None as Plain, Overlap, Restart};
 use super::*;
 
 const START: MonoTime = MonoTime::ORIGIN;
@@ -40,78 +41,58 @@ fn join(partial: &str, deltas: &[&str], native: bool) -> (Option<String>, Option
 
 const STORY: &str = "The old sailor looked at the sea and thought of home. ";
 
+/// Name, partial, deltas, whether natively, what is delivered, and the kind of seam.
+const SEAMS: &[(&str, &str, &[&str], bool, &str, SeamKind)] = &[
+    ("goes on", STORY, &["Then ", "he slept."], false, "Then he slept.", Plain),
+    ("goes on natively", STORY, &["Then ", "he slept."], true, "Then he slept.", Exact),
+    (
+        "starts over",
+        STORY,
+        &["The old sailor ", "looked at the sea and thought", " of home. Then"],
+        false,
+        "Then",
+        Restart,
+    ),
+    (
+        "starts over natively",
+        STORY,
+        &["The old sailor ", "looked at the sea and thought", " of home. Then"],
+        true,
+        "Then",
+        Restart,
+    ),
+    (
+        "starts over in one delta",
+        STORY,
+        &["The old sailor looked at the sea and thought of home. Then"],
+        true,
+        "Then",
+        Restart,
+    ),
+    ("a short partial starts over", "Hello", &["Hel", "lo", " you"], false, " you", Restart),
+    ("repeats the last words", STORY, &["thought of home. Then"], false, "Then", Overlap),
+    ("repeats them natively: kept", STORY, &["thought of home. Then"], true, "thought of home. Then", Exact),
+    ("repeats them with other white space", STORY, &["thought\\n of  home. Then"], false, "Then", Overlap),
+    ("five characters are no overlap", "one two", &["e two three"], false, "e two three", Plain),
+    ("doubles a space", STORY, &[" Then"], false, "Then", Plain),
+    ("doubles a space natively: kept", STORY, &[" Then"], true, " Then", Exact),
+    ("white space that is no repeat is kept", STORY, &["\\nThen"], false, "\\nThen", Plain),
+    ("ha ha ha", "ha ha ha ", &["ha ha ha ", "ha!"], true, "ha ha ha ha!", Exact),
+    ("ha ha ha after an instruction", "ha ha ha ha ", &["ha ha ha ", "ha!"], false, "ha ha ha ha!", Plain),
+    (
+        "the same beginning, natively",
+        STORY,
+        &["The old sailor ", "slept."],
+        true,
+        "The old sailor slept.",
+        Exact,
+    ),
+    ("ends at once", STORY, &[], true, "", Exact),
+];
+
 #[test]
 fn joins_every_kind_of_seam() {
-    use SeamKind::{Exact, None as Plain, Overlap, Restart};
-    let cases: &[(&str, &str, &[&str], bool, &str, SeamKind)] = &[
-        ("goes on", STORY, &["Then ", "he slept."], false, "Then he slept.", Plain),
-        ("goes on natively", STORY, &["Then ", "he slept."], true, "Then he slept.", Exact),
-        (
-            "starts over",
-            STORY,
-            &["The old sailor ", "looked at the sea and thought", " of home. Then"],
-            false,
-            "Then",
-            Restart,
-        ),
-        (
-            "starts over natively",
-            STORY,
-            &["The old sailor ", "looked at the sea and thought", " of home. Then"],
-            true,
-            "Then",
-            Restart,
-        ),
-        (
-            "starts over in one delta",
-            STORY,
-            &["The old sailor looked at the sea and thought of home. Then"],
-            true,
-            "Then",
-            Restart,
-        ),
-        ("a short partial starts over", "Hello", &["Hel", "lo", " you"], false, " you", Restart),
-        ("repeats the last words", STORY, &["thought of home. Then"], false, "Then", Overlap),
-        (
-            "repeats them natively: kept",
-            STORY,
-            &["thought of home. Then"],
-            true,
-            "thought of home. Then",
-            Exact,
-        ),
-        (
-            "repeats them with other white space",
-            STORY,
-            &["thought\\n of  home. Then"],
-            false,
-            "Then",
-            Overlap,
-        ),
-        ("five characters are no overlap", "one two", &["e two three"], false, "e two three", Plain),
-        ("doubles a space", STORY, &[" Then"], false, "Then", Plain),
-        ("doubles a space natively: kept", STORY, &[" Then"], true, " Then", Exact),
-        ("white space that is no repeat is kept", STORY, &["\\nThen"], false, "\\nThen", Plain),
-        ("ha ha ha", "ha ha ha ", &["ha ha ha ", "ha!"], true, "ha ha ha ha!", Exact),
-        (
-            "ha ha ha after an instruction",
-            "ha ha ha ha ",
-            &["ha ha ha ", "ha!"],
-            false,
-            "ha ha ha ha!",
-            Plain,
-        ),
-        (
-            "the same beginning, natively",
-            STORY,
-            &["The old sailor ", "slept."],
-            true,
-            "The old sailor slept.",
-            Exact,
-        ),
-        ("ends at once", STORY, &[], true, "", Exact),
-    ];
-    for (name, partial, deltas, native, want, kind) in cases {
+    for (name, partial, deltas, native, want, kind) in SEAMS {
         // The helper skips characters, so escapes are compared on text without them.
         let plain = |text: &str| text.replace("\\n", "\n");
         let deltas: Vec<String> = deltas.iter().map(|delta| plain(delta)).collect();

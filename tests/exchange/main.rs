@@ -1,0 +1,18 @@
+//! The exchange machine, driven by scripted upstreams and a clock turned by hand; its outputs are looked at exactly.
+
+#[path = "../exchange_support/mod.rs"]
+mod support;
+
+mod before_commit;
+mod client_gone;
+mod completion;
+mod gate;
+mod opaque;
+mod plain;
+mod rate_limits;
+mod recovery;
+mod seam;
+mod switch;
+mod timers;
+mod triggers;
+mod usage;

@@ -1,0 +1,98 @@
+//! 429 and Retry-After: what is waited for, what is passed on, and what the client is told at last.
+
+use std::time::Duration;
+
+use baton::policy::ContinuationMode::Prefill;
+
+use crate::support::{Setup, World};
+
+fn three() -> Setup {
+    Setup::stream(&[Prefill; 3])
+}
+
+fn alone() -> Setup {
+    Setup::stream(&[Prefill])
+}
+
+fn body(code: &str) -> String {
+    format!(r#"{{"error":{{"message":"no","type":"t","code":"{code}"}}}}"#)
+}
+
+#[test]
+fn a_named_wait_is_waited_for_if_it_is_short_enough() {
+    let retried = || three().with(|setup| setup.policy.retry.streaming_max_retries = 1);
+    let cases: [(&str, &str, Option<u64>); 8] = [
+        ("none", "", Some(0)),
+        ("seconds", "Retry-After: 2\r\n", Some(2_000)),
+        ("a fraction", "Retry-After: 0.25\r\n", Some(250)),
+        ("milliseconds", "Retry-After-Ms: 1500\r\nRetry-After: 9\r\n", Some(1_500)),
+        ("a date", "Retry-After: Fri, 15 Jan 2027 08:00:02 GMT\r\n", Some(2_000)),
+        ("a date gone by", "Retry-After: Fri, 15 Jan 2021 08:00:02 GMT\r\n", Some(0)),
+        ("too long", "Retry-After: 3\r\n", None),
+        ("far too long", "Retry-After: Wed, 21 Oct 2099 07:28:00 GMT\r\n", None),
+    ];
+    for (name, fields, wait) in cases {
+        let mut world = World::new(&retried());
+        world.answer(0, 429, fields, &body("rate_limit_exceeded"));
+        let Some(wait) = wait else {
+            assert_eq!(world.take().pop().as_deref(), Some("open 1 fallback at 1"), "{name}");
+            continue;
+        };
+        if wait > 0 {
+            assert_eq!(world.take(), ["open 0 initial at 0", "close 0 drain"], "{name}");
+            assert_eq!(world.next_call_ms(), Some(wait), "{name}");
+        }
+        world.advance(wait);
+        assert_eq!(world.take().pop().as_deref(), Some("open 1 retry at 0"), "{name}");
+    }
+}
+
+#[test]
+fn a_wait_must_fit_the_deadline() {
+    let setup = three().with(|setup| {
+        setup.policy.retry.streaming_max_retries = 1;
+        setup.timeouts.total = Duration::from_millis(1_500);
+    });
+    let mut world = World::new(&setup);
+    world.answer(0, 429, "Retry-After: 2\r\n", &body("x"));
+    assert_eq!(world.take().pop().as_deref(), Some("open 1 fallback at 1"));
+}
+
+#[test]
+fn a_spent_quota_is_not_waited_for() {
+    let mut world = World::new(&three().with(|setup| setup.policy.retry.streaming_max_retries = 1));
+    world.answer(0, 429, "", &body("insufficient_quota"));
+    assert_eq!(world.take().pop().as_deref(), Some("open 1 fallback at 1"));
+    let mut world = World::new(&three().with(|setup| setup.policy.retry_on_429 = false));
+    world.answer(0, 429, "Retry-After: 1\r\n", &body("x"));
+    assert_eq!(world.client.status(), Some(429), "without retry_on_429 it is the client's to see");
+}
+
+#[test]
+fn the_last_answer_tells_the_smallest_wait_that_is_left() {
+    let mut world = World::new(&Setup::pair());
+    world.answer(0, 429, "Retry-After: 7\r\n", &body("first")).advance(500);
+    let far = "Retry-After: Wed, 21 Oct 2099 07:28:00 GMT\r\n";
+    world.answer(1, 429, far, &body("second"));
+    assert_eq!(world.client.status(), Some(429));
+    assert_eq!(world.client.text_of_body(), body("second"));
+    assert_eq!(world.client.header("retry-after").as_deref(), Some("7"), "6.5 s, whole seconds");
+
+    let mut world = World::new(&alone());
+    world.answer(0, 429, "Retry-After: 86400\r\nRetry-After-Ms: 86400000\r\n", &body("x"));
+    assert_eq!(world.client.header("retry-after").as_deref(), Some("120"), "more than SDKs wait for");
+    assert_eq!(world.client.header("retry-after-ms"), None);
+
+    let mut world = World::new(&alone());
+    world.answer(0, 429, "", &body("x"));
+    assert_eq!(world.client.header("retry-after"), None, "nobody said");
+
+    let mut world = World::new(&Setup::pair());
+    world.answer(0, 429, "Retry-After: 7\r\n", &body("first"));
+    world.answer(1, 500, "", &body("second"));
+    assert_eq!(
+        (world.client.status(), world.client.header("retry-after")),
+        (Some(500), None),
+        "no rate limit"
+    );
+}
