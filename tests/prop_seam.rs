@@ -115,7 +115,7 @@ impl Rule {
     fn tells(&self, says: Says, partial: &str, rest: &str, mode: ContinuationMode) -> bool {
         let could_overlap = mode == Instruct && self.ends.iter().any(|len| *len >= 6);
         match says {
-            Says::TheRest => !self.starts_like && !could_overlap && !(mode == Instruct && self.doubles_space),
+            Says::TheRest => !(self.starts_like || could_overlap || (mode == Instruct && self.doubles_space)),
             Says::AllOfIt => self.starts_like && !could_overlap,
             Says::TheEndAgain(count) => {
                 let chars: Vec<char> = partial.chars().collect();

@@ -228,6 +228,11 @@ impl Exchange {
         self.attempt.as_deref().map_or(0, of_attempt) + answer + self.partial.text().len()
     }
 
+    /// Content-bearing frames of the attempt under way so far.
+    pub fn content_frames(&self) -> u64 {
+        self.attempt.as_ref().map_or(0, |attempt| attempt.content_frames)
+    }
+
     fn limit(&self, attempt: &Attempt) -> Limit {
         let shape = self.request.shape;
         attempt.deadline(shape, self.request.peek.stream, self.committed.is_some(), self.window_full)
@@ -352,6 +357,7 @@ impl Exchange {
             took: now.since(attempt.dispatched),
             request_id: attempt.request_id.clone(),
             usage: attempt.usage,
+            content_frames: attempt.content_frames,
         });
         Some(attempt)
     }
