@@ -13,5 +13,6 @@ pub mod credit;
 pub mod guard;
 pub mod node;
 pub mod observer;
+pub mod status;
 pub mod stream;
 pub mod upstream;
