@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use baton::config::{self, Config, Sources};
+use baton::demo::{self, DemoOptions};
 use baton::server::{self, Running, Waited};
 use baton::telemetry;
 use clap::{Parser, Subcommand};
@@ -45,12 +46,15 @@ enum Command {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Watch an answer outlive its upstream: two scripted upstreams and Baton, on this machine alone
+    Demo(DemoOptions),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run { config } => run(&config),
         Command::Check { file } => check(&file),
+        Command::Demo(options) => demo::run(&options),
     }
 }
 
@@ -111,6 +115,9 @@ fn run(file: &Path) -> ExitCode {
         Ok(running) => {
             for address in &running.addresses {
                 println!("listening on {scheme}://{address}");
+            }
+            if let Some(address) = running.admin {
+                println!("admin on http://{address}");
             }
             serve(running, signals, drain)
         }

@@ -174,6 +174,22 @@ fn connection_close_is_kept() {
 }
 
 #[test]
+fn an_http_1_0_client_sees_a_cut_answer_reset_and_a_whole_one_closed() {
+    let begun = vec![Step::Send(beginning(&["Hel"])), Step::Pause(ms(20)), Step::Fin];
+    let upstream = ScriptedUpstream::new(vec![begun, send(openai::stream(&["Hello"]))]);
+    let proxy = Proxy::start(&Config::chat([&upstream.addr]));
+    let body = ask("chat").to_string();
+    let head = format!("POST {CHAT} HTTP/1.0\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut client = proxy.connect();
+    let cut = client.send([head.as_bytes(), body.as_bytes()].concat().as_slice()).response();
+    assert_eq!((cut.text().as_str(), &cut.end), ("Hel", &End::Reset), "{:?}", client.closed);
+    let mut client = proxy.connect();
+    let whole = client.send([head.as_bytes(), body.as_bytes()].concat().as_slice()).response();
+    whole.assert_success("Hello");
+    assert_eq!(client.closed.map(|(how, _)| how), Some(support::client::Closed::Fin));
+}
+
+#[test]
 fn an_idle_connection_is_closed_in_time() {
     let (_, proxy) = unasked(|c| c.set("server", "idle_timeout", "\"300ms\""));
     let mut client = proxy.connect();

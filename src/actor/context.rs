@@ -10,22 +10,24 @@ use rustls::pki_types::ServerName;
 use send_wrapper::SendWrapper;
 
 use super::budget::Budget;
+use super::modes::Modes;
 use super::observer::Observer;
 use super::status::{CoreStatus, Status};
 use super::timers::Timers;
 use crate::config::{Config, Upstream};
 use crate::error::push_json_string;
-use crate::exchange::{HOLD_BYTES, IntakeLimits, Limits, Plan, Target};
+use crate::exchange::{FallbackLimit, HOLD_BYTES, IntakeLimits, Limits, Plan, Target};
 use crate::http1::HeadLimits;
 use crate::net::pool::Pool;
 use crate::net::tls_config::{self, TlsConfigError};
+use crate::policy::{ContinuationMode, FailureMode};
 use crate::protocol::openai_chat::Reader;
 use crate::telemetry::{SinkError, Telemetry};
 
 /// What the process's cores share: read-only, but for counters.
 pub struct Shared {
     pub config: Config,
-    pub plans: Vec<Arc<Plan>>,
+    pub modes: Modes,
     pub tls: Vec<Option<UpstreamTls>>,
     pub budget: Budget,
     pub telemetry: Arc<Telemetry>,
@@ -56,12 +58,12 @@ impl Shared {
         cores: usize,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<Self, PrepareError> {
-        let plans = (0..config.routes.len()).map(|route| Arc::new(plan(&config, route))).collect();
+        let modes = Modes::new(config.upstreams.iter().map(|upstream| upstream.continuation));
         let tls = config.upstreams.iter().map(upstream_tls).collect::<Result<_, TlsConfigError>>()?;
         let budget = Budget::new(config.limits.buffered_bytes.unwrap_or_else(quarter_of_memory), cores);
         let telemetry = Arc::new(Telemetry::new(&config)?);
         let status = Status::new(cores);
-        Ok(Self { config, plans, tls, budget, telemetry, status, observer })
+        Ok(Self { config, modes, tls, budget, telemetry, status, observer })
     }
 
     /// Whether every file that the upstreams name can be read and holds what it should.
@@ -92,8 +94,26 @@ fn quarter_of_memory() -> usize {
     total.into_iter().chain(cgroup).min().unwrap_or(UNKNOWN) / 4
 }
 
-fn plan(config: &Config, route: usize) -> Plan {
+/// Every route's plans, and the edition of the modes that they were made with.
+fn plans(shared: &Shared) -> (u64, Vec<[Arc<Plan>; FallbackLimit::ALL.len()]>) {
+    let (edition, modes) = (shared.modes.edition(), shared.modes.all());
+    let of = |route| FallbackLimit::ALL.map(|limit| Arc::new(plan(&shared.config, route, limit, &modes)));
+    (edition, (0..shared.config.routes.len()).map(of).collect())
+}
+
+/// A route as the machine takes it, under the client's own limit.
+fn plan(config: &Config, route: usize, limit: FallbackLimit, modes: &[ContinuationMode]) -> Plan {
     let route = &config.routes[route];
+    let mut policy = route.policy.clone();
+    match limit {
+        FallbackLimit::Continue => {}
+        FallbackLimit::BeforeCommit => policy.stream_failure.mode = FailureMode::Terminate,
+        FallbackLimit::Off => {
+            policy.stream_failure.mode = FailureMode::Terminate;
+            policy.max_fallbacks = 0;
+        }
+    }
+    let prompt = policy.continuation_prompt.as_deref().map(json_text);
     let target = |target: &crate::config::Target| {
         let upstream = &config.upstreams[target.upstream];
         let mut model = String::new();
@@ -102,14 +122,16 @@ fn plan(config: &Config, route: usize) -> Plan {
             label: Arc::from(target.label.as_str()),
             model: Bytes::from(model),
             timeouts: target.timeouts,
-            continuation: upstream.continuation,
+            continuation: modes[target.upstream],
             prefill_flags: upstream.prefill_flags,
+            trim_trailing_space: upstream.trim_trailing_space,
+            prompt: prompt.clone(),
         }
     };
     Plan {
         route: Arc::from(route.name.as_str()),
         targets: route.targets.iter().map(target).collect(),
-        policy: route.policy.clone(),
+        policy,
         limits: Limits {
             hold_bytes: HOLD_BYTES,
             response_body: config.limits.response_body,
@@ -119,12 +141,22 @@ fn plan(config: &Config, route: usize) -> Plan {
     }
 }
 
+/// Text as it stands between the quotes of a JSON string.
+fn json_text(text: &str) -> Bytes {
+    let mut quoted = String::new();
+    push_json_string(&mut quoted, text);
+    let end = quoted.len() - 1;
+    Bytes::from(quoted).slice(1..end)
+}
+
 /// One core's own things. Lives on its thread alone.
 pub struct Context {
     pub shared: Arc<Shared>,
     /// This core's number.
     pub core: usize,
     pub timers: Timers,
+    /// The routes' plans, each under every limit, and the edition of the modes that they were made with.
+    plans: RefCell<(u64, Vec<[Arc<Plan>; FallbackLimit::ALL.len()]>)>,
     /// A pool for each upstream of the config.
     pub pools: Vec<RefCell<Pool>>,
     /// Scratch for reading frames.
@@ -142,14 +174,25 @@ impl Context {
         let upstreams = &shared.config.upstreams;
         let pools =
             upstreams.iter().map(|upstream| RefCell::new(Pool::new(upstream.pool_size, upstream.pool_idle)));
+        let plans = RefCell::new(plans(&shared));
         Self {
             core,
+            plans,
             timers: Timers::new(),
             pools: pools.collect(),
             reader: RefCell::default(),
             turns: shared.config.routes.iter().map(|_| Cell::new(0)).collect(),
             shared,
         }
+    }
+
+    /// The plan of a route. Made anew after an upstream was demoted.
+    pub fn plan(&self, route: usize, limit: FallbackLimit) -> Arc<Plan> {
+        let mut plans = self.plans.borrow_mut();
+        if plans.0 != self.shared.modes.edition() {
+            *plans = self::plans(&self.shared);
+        }
+        Arc::clone(&plans.1[route][limit as usize])
     }
 
     /// The number of the next exchange of a route. Cores begin apart, so that they do not go in step.

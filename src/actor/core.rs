@@ -1,11 +1,14 @@
 //! `Core`: supervises the requests of one core thread, and survives any of them.
 
+use std::sync::mpsc::Sender;
+
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use send_wrapper::SendWrapper;
 
 use super::context::ContextRef;
 use super::stream::{Serve, Stream, StreamArgs};
 use super::turn;
+use crate::net::task;
 
 pub struct Core;
 
@@ -20,6 +23,23 @@ pub enum CoreMsg {
     Serve(Box<Serve>),
     /// Accept nothing more and let what is open end.
     Drain,
+    /// Say what there is at the moment.
+    Count(Sender<Counts>),
+}
+
+/// What a core has at one moment; all of it but the tasks of listeners and the like is 0 while nobody asks anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests that are being answered.
+    pub streams: usize,
+    /// Timers of actors.
+    pub timers: usize,
+    /// Idle connections to upstreams.
+    pub pooled: usize,
+    /// Tasks started through `net::task`.
+    pub tasks: usize,
+    /// Bytes of `limits.buffered_bytes` in use, of all cores.
+    pub buffered: usize,
 }
 
 pub struct CoreState {
@@ -54,6 +74,9 @@ impl Actor for Core {
                 }
             }
             CoreMsg::Drain => (state.args.on_drain)(),
+            CoreMsg::Count(to) => {
+                let _nobody_waits = to.send(counts(&state.args.context));
+            }
         }
         Ok(())
     }
@@ -73,5 +96,15 @@ impl Actor for Core {
             | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
         Ok(())
+    }
+}
+
+fn counts(context: &ContextRef) -> Counts {
+    Counts {
+        streams: context.status().streams(),
+        timers: context.timers.len(),
+        pooled: context.pools.iter().map(|pool| pool.borrow().len()).sum(),
+        tasks: task::live(),
+        buffered: context.shared.budget.used(),
     }
 }

@@ -11,6 +11,7 @@ pub mod context;
 pub mod core;
 pub mod credit;
 pub mod guard;
+pub mod modes;
 pub mod node;
 pub mod observer;
 pub mod status;

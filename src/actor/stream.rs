@@ -16,7 +16,9 @@ use super::guard::Guard;
 use super::timers::TimerId;
 use super::turn;
 use super::upstream::{Upstream, UpstreamArgs, UpstreamMsg};
-use crate::exchange::{AttemptId, Exchange, Fact, Fault, Input, Output, Request, Shape};
+use crate::exchange::{
+    AttemptId, Exchange, Fact, FallbackLimit, Fault, Input, Output, Record, Request, Shape,
+};
 use crate::net::clock;
 use crate::policy::balance;
 use crate::telemetry::{Asked, Ledger};
@@ -28,6 +30,7 @@ pub struct Stream;
 pub struct Serve {
     /// Index into the config's routes.
     pub route: usize,
+    pub limit: FallbackLimit,
     pub request: Request,
     pub call: Arc<Call>,
     pub port: ClientPort,
@@ -96,8 +99,8 @@ impl Actor for Stream {
         args: StreamArgs,
     ) -> Result<StreamState, ActorProcessingErr> {
         let StreamArgs { serve, core } = args;
-        let Serve { route, request, call, port, key, path, began, read } = serve;
-        let plan = Arc::clone(&core.shared.plans[route]);
+        let Serve { route, limit, request, call, port, key, path, began, read } = serve;
+        let plan = core.plan(route, limit);
         let asked = Asked {
             route,
             plan: Arc::clone(&plan),
@@ -168,10 +171,8 @@ impl Actor for Stream {
                 state.port.close();
                 state.take(Input::ClientGone, now);
             }
-            StreamMsg::WindowOpen => {
-                state.is_window_full = false;
-                state.take(Input::WindowOpen, now);
-            }
+            // Seen in the credit itself, below.
+            StreamMsg::WindowOpen => {}
             StreamMsg::TimeOut => {
                 state.timer = None;
                 state.exchange.handle_timeout(now);
@@ -211,46 +212,62 @@ impl StreamState {
 
     /// Carries out all that the machine wants done, then sets its timer; stops the actor at the end.
     async fn carry_out(&mut self, myself: &ActorRef<StreamMsg>, now: MonoTime) {
-        while let Some(output) = self.exchange.poll_output() {
-            if let Some(observer) = &self.core.shared.observer {
-                observer.output(&output);
-            }
-            match output {
-                Output::Open { attempt, target, kind, body, fresh } => {
-                    self.ledger.opened(target, kind, now, clock::unix_now());
-                    // Boxed since it is rare and large: the future of every message would carry it.
-                    Box::pin(self.open(myself, attempt, target, body, fresh, now)).await;
-                }
-                Output::Close { attempt, drain } => self.close(attempt, drain),
-                Output::Head(head) => {
-                    self.ledger.head(head.status);
-                    self.port.send(ToClient::Head(head));
-                }
-                Output::Body(slices) => {
-                    let bytes = slices.iter().map(bytes::Bytes::len).sum();
-                    self.ledger.body(bytes);
-                    self.port.credit().charge(bytes);
-                    self.port.send(ToClient::Body(slices));
-                }
-                Output::Finish => self.port.send(ToClient::Finish),
-                Output::Abort => self.port.send(ToClient::Abort),
-                Output::Record(record) => {
-                    self.ledger.record(&record, now, clock::unix_now());
-                    if let Some(observer) = &self.core.shared.observer {
-                        observer.record(&self.call.request_id, &record);
-                    }
+        loop {
+            while let Some(output) = self.exchange.poll_output() {
+                self.carry_out_one(myself, output, now).await;
+                if !self.is_window_full && self.port.credit().is_full() {
+                    self.is_window_full = true;
+                    self.ledger.window_full();
+                    self.take(Input::WindowFull, now);
                 }
             }
-            if !self.is_window_full && self.port.credit().is_full() {
-                self.is_window_full = true;
-                self.ledger.window_full();
-                self.take(Input::WindowFull, now);
+            // Not only the writer opens the window: what a read brought may also be dropped, or held.
+            if !self.is_window_full || self.port.credit().is_full() {
+                break;
             }
+            self.is_window_full = false;
+            self.take(Input::WindowOpen, now);
         }
         self.lease.set(self.body_bytes + self.exchange.held_bytes());
         self.set_timer(myself);
         if self.exchange.outcome().is_some() {
             myself.stop(None);
+        }
+    }
+
+    async fn carry_out_one(&mut self, myself: &ActorRef<StreamMsg>, output: Output, now: MonoTime) {
+        if let Some(observer) = &self.core.shared.observer {
+            observer.output(&output);
+        }
+        match output {
+            Output::Open { attempt, target, kind, body, fresh } => {
+                self.ledger.opened(target, kind, now, clock::unix_now());
+                // Boxed since it is rare and large: the future of every message would carry it.
+                Box::pin(self.open(myself, attempt, target, body, fresh, now)).await;
+            }
+            Output::Close { attempt, drain } => self.close(attempt, drain),
+            Output::Head(head) => {
+                self.ledger.head(head.status);
+                self.port.send(ToClient::Head(head));
+            }
+            Output::Body(slices) => {
+                let bytes = slices.iter().map(bytes::Bytes::len).sum();
+                self.ledger.body(bytes);
+                self.port.credit().charge(bytes);
+                self.port.send(ToClient::Body(slices));
+            }
+            Output::Finish => self.port.send(ToClient::Finish),
+            Output::Abort => self.port.send(ToClient::Abort),
+            Output::Record(record) => {
+                self.ledger.record(&record, now, clock::unix_now());
+                if let Record::Demoted { target, to, .. } = *record {
+                    let shared = &self.core.shared;
+                    shared.modes.set(shared.config.routes[self.route].targets[target].upstream, to);
+                }
+                if let Some(observer) = &self.core.shared.observer {
+                    observer.record(&self.call.request_id, &record);
+                }
+            }
         }
     }
 

@@ -246,6 +246,8 @@ pub struct Upstream {
     pub query: String,
     pub continuation: ContinuationMode,
     pub prefill_flags: PrefillFlags,
+    /// It refuses a partial that ends in white space.
+    pub trim_trailing_space: bool,
     /// How long an idle connection is kept.
     pub pool_idle: Duration,
     /// Idle connections a core.

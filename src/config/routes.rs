@@ -18,6 +18,7 @@ const TRIGGERS_MAX: usize = 16;
 const STATUSES_MAX: usize = 200;
 const CODE_BYTES_MAX: usize = 128;
 const MODEL_BYTES_MAX: usize = 256;
+const PROMPT_BYTES_MAX: usize = 4096;
 /// The statuses that can be named.
 const STATUSES: std::ops::RangeInclusive<u16> = 400..=599;
 
@@ -84,6 +85,8 @@ impl<'d> Settings<'d> {
             fallback_on_config_faults: true,
             expose_upstream_errors: false,
             settle: Duration::from_secs(1),
+            continue_with_tools: true,
+            continuation_prompt: None,
             stream_failure: StreamFailure {
                 mode: FailureMode::Terminate,
                 on: Trigger::ALL.to_vec(),
@@ -95,8 +98,7 @@ impl<'d> Settings<'d> {
 
     /// These with what a table says, key by key.
     fn overlaid(&self, table: Section<'d>, reader: &mut Reader<'_>) -> Self {
-        let mut table =
-            table.later(&["when_all_unavailable", "when_tools_offered", "continuation_prompt", "cooldown"]);
+        let mut table = table.later(&["when_all_unavailable", "cooldown"]);
         let mut settings = self.clone();
         let policy = &mut settings.policy;
         table.read(reader, "strategy", &mut settings.strategy, choice(&STRATEGIES));
@@ -119,6 +121,8 @@ impl<'d> Settings<'d> {
         table.read(reader, "fallback_on_config_faults", &mut policy.fallback_on_config_faults, boolean);
         table.read(reader, "expose_upstream_errors", &mut policy.expose_upstream_errors, boolean);
         table.read(reader, "settle", &mut policy.settle, duration_or_zero(MS..=MINUTE));
+        table.read(reader, "when_tools_offered", &mut policy.continue_with_tools, choice(&WITH_TOOLS));
+        table.read(reader, "continuation_prompt", &mut policy.continuation_prompt, prompt);
         if let Some(node) = table.node("stream_failure") {
             read_stream_failure(&node, &mut policy.stream_failure, reader);
         }
@@ -132,6 +136,19 @@ const STRATEGIES: [(&str, Option<Strategy>); 3] = [
     ("round_robin", Some(Strategy::RoundRobin)),
     ("least_latency", None),
 ];
+
+const WITH_TOOLS: [(&str, Option<bool>); 2] = [("continue", Some(true)), ("terminate", Some(false))];
+
+/// `default`, or a text of one's own.
+fn prompt(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Option<String>> {
+    let given = text(node, reader)?;
+    if given.trim().is_empty() || given.len() > PROMPT_BYTES_MAX {
+        let message = format!("{} must be \"default\" or 1 to {PROMPT_BYTES_MAX} bytes of text", node.seen());
+        reader.report(&node.at, message);
+        return None;
+    }
+    Some((given != "default").then_some(given))
+}
 
 const MODES: [(&str, Option<FailureMode>); 2] =
     [("continue", Some(FailureMode::Continue)), ("terminate", Some(FailureMode::Terminate))];

@@ -162,11 +162,7 @@ fn log_to(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<LogTo> {
     match text(node, reader)?.as_str() {
         "off" => Some(LogTo::Off),
         "stderr" => Some(LogTo::Stderr),
-        "" => {
-            reader.report(&node.at, "empty; write \"off\", \"stderr\", or the path of a file");
-            None
-        }
-        file => Some(LogTo::File(PathBuf::from(file))),
+        _ => path(node, reader).map(LogTo::File),
     }
 }
 

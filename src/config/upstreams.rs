@@ -30,7 +30,7 @@ fn upstream(name: String, node: &Node<'_>, reader: &mut Reader<'_>) -> Upstream 
         reader
             .report(&node.at, "an unusable name; it goes into a response header, so write ASCII characters");
     }
-    let mut table = node.section(reader).later(&["trim_trailing_space", "ask_usage"]);
+    let mut table = node.section(reader).later(&["ask_usage"]);
     let base = table.node("base_url");
     if base.is_none() && table.is_given() {
         reader.report(
@@ -56,6 +56,8 @@ fn upstream(name: String, node: &Node<'_>, reader: &mut Reader<'_>) -> Upstream 
     table.read(reader, "continuation", &mut continuation, choice(&CONTINUATIONS));
     let mut prefill_flags = PrefillFlags::None;
     table.read(reader, "prefill_flags", &mut prefill_flags, choice(&PREFILL_FLAGS));
+    let mut trim_trailing_space = false;
+    table.read(reader, "trim_trailing_space", &mut trim_trailing_space, boolean);
     let mut pool_idle = Duration::from_secs(4);
     let hour = Duration::from_secs(3600);
     table.read(reader, "pool_idle", &mut pool_idle, duration(Duration::from_millis(1)..=hour));
@@ -82,6 +84,7 @@ fn upstream(name: String, node: &Node<'_>, reader: &mut Reader<'_>) -> Upstream 
         query,
         continuation,
         prefill_flags,
+        trim_trailing_space,
         pool_idle,
         pool_size,
         tls,
@@ -95,7 +98,7 @@ const CONTINUATIONS: [(&str, Option<ContinuationMode>); 5] = [
     ("auto", Some(ContinuationMode::Instruct)),
     ("instruct", Some(ContinuationMode::Instruct)),
     ("prefill", Some(ContinuationMode::Prefill)),
-    ("user_turn", None),
+    ("user_turn", Some(ContinuationMode::UserTurn)),
     ("none", Some(ContinuationMode::None)),
 ];
 

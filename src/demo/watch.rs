@@ -53,7 +53,10 @@ impl Observer for Watch {
                 Seen::Seam { kind: kind.name(), after: *after, body_bytes }
             }
             Record::Ended { outcome, .. } => Seen::Ended { outcome: *outcome },
-            Record::AttemptEnded { .. } | Record::Skipped { .. } | Record::FrameDropped { .. } => return,
+            Record::AttemptEnded { .. }
+            | Record::Demoted { .. }
+            | Record::Skipped { .. }
+            | Record::FrameDropped { .. } => return,
         };
         // Nobody listens any more once the demo has its answer.
         let _ = self.sender.send(seen);

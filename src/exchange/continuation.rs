@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::escaped::valid;
+use super::escaped::{is_space, units, valid};
 use super::{Request, Target};
 use crate::policy::{ContinuationMode, PrefillFlags};
 use crate::protocol::Span;
@@ -13,6 +13,9 @@ use crate::protocol::request::{Content, Message, Outline, Role, TokenLimit, outl
 /// What an upstream that does not continue natively is told; JSON text without quotes.
 const INSTRUCTION: &str = "Your previous answer was cut off. Continue it exactly where it stops, without repeating \
                            or introducing anything.";
+/// What an upstream is told that takes no trailing assistant message: repeated words show where the texts meet.
+const USER_TURN: &str = "Your answer was cut off. Repeat its last few words verbatim, then go on from there, \
+                         without introducing anything.";
 
 /// Why there is no continuation for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,31 +36,51 @@ pub fn build(
     let mut splices = Splices { body: request.body.clone(), list: Vec::new() };
     splices.replace(request.peek.model_span, target.model.clone());
     reduce_limits(request, delivered, &mut splices)?;
-    let instruct = match target.continuation {
-        ContinuationMode::None => return Err(Refused::Unsuitable("continuation_none")),
-        ContinuationMode::Instruct => true,
-        ContinuationMode::Prefill => false,
-    };
+    let mode = target.continuation;
+    if mode == ContinuationMode::None {
+        return Err(Refused::Unsuitable("continuation_none"));
+    }
     let messages = request.peek.messages.ok_or(Refused::Unsuitable("no_messages"))?;
     let outline = outline(&request.body, messages).ok_or(Refused::Unsuitable("odd_messages"))?;
-    let is_first = outline.count == 0 && !instruct;
-    if instruct {
-        add_instruction(messages, &outline, &mut splices);
+    let is_first = outline.count == 0 && mode != ContinuationMode::Instruct;
+    let told = |own: &'static str| target.prompt.clone().unwrap_or(Bytes::from_static(own.as_bytes()));
+    if mode == ContinuationMode::Instruct {
+        add_instruction(messages, &outline, &told(INSTRUCTION), &mut splices);
     }
-    let flags = if instruct { PrefillFlags::None } else { target.prefill_flags };
-    let partial = Bytes::from(valid(partial).into_owned());
+    let flags = if mode == ContinuationMode::Prefill { target.prefill_flags } else { PrefillFlags::None };
+    let partial = valid(partial);
+    let is_trailing = mode != ContinuationMode::UserTurn;
+    let kept =
+        if target.trim_trailing_space && is_trailing { without_trailing_space(&partial) } else { &partial };
+    let partial = Bytes::copy_from_slice(kept);
+    let end = messages.end - 1;
     if !join_partial(&outline, &partial, flags, &mut splices) {
         let comma = if is_first { "" } else { "," };
-        let at = messages.end - 1;
-        splices.insert(at, &format!("{comma}{{{}\"role\":\"assistant\",\"content\":\"", flag_of(flags)));
-        splices.insert_bytes(at, partial);
-        splices.insert(at, "\"}");
+        splices.insert(end, &format!("{comma}{{{}\"role\":\"assistant\",\"content\":\"", flag_of(flags)));
+        splices.insert_bytes(end, partial);
+        splices.insert(end, "\"}");
+    }
+    if mode == ContinuationMode::UserTurn {
+        splices.insert(end, ",{\"role\":\"user\",\"content\":\"");
+        splices.insert_bytes(end, told(USER_TURN));
+        splices.insert(end, "\"}");
     }
     if flags == PrefillFlags::Vllm {
         let start = request.body.iter().position(|byte| *byte == b'{').map_or(0, |at| at + 1);
         splices.insert(start, "\"continue_final_message\":true,\"add_generation_prompt\":false,");
     }
     Ok(splices.apply())
+}
+
+/// Escaped text without the white space at its end.
+fn without_trailing_space(text: &[u8]) -> &[u8] {
+    let mut end = 0;
+    for unit in units(text) {
+        if !is_space(unit.value) {
+            end = unit.end.unwrap_or(end);
+        }
+    }
+    &text[..end]
 }
 
 /// What was delivered is taken off the client's token limits.
@@ -74,21 +97,26 @@ fn reduce_limits(request: &Request, delivered: u64, splices: &mut Splices) -> Re
 }
 
 /// The instruction joins the leading system message, or becomes one.
-fn add_instruction(messages: Span, outline: &Outline, splices: &mut Splices) {
+fn add_instruction(messages: Span, outline: &Outline, told: &Bytes, splices: &mut Splices) {
     let leading = outline.first.as_ref().filter(|first| matches!(first.role, Role::System | Role::Developer));
     match leading.map(|first| (first, &first.content)) {
         Some((_, Content::Text(text))) => {
             let gap = if text.start == text.end { "" } else { "\\n\\n" };
-            splices.insert(text.end, &format!("{gap}{INSTRUCTION}"));
+            splices.insert(text.end, gap);
+            splices.insert_bytes(text.end, told.clone());
         }
         Some((_, Content::Parts { span, is_empty })) => {
             let comma = if *is_empty { "" } else { "," };
-            splices.insert(span.end - 1, &format!("{comma}{{\"type\":\"text\",\"text\":\"{INSTRUCTION}\"}}"));
+            splices.insert(span.end - 1, &format!("{comma}{{\"type\":\"text\",\"text\":\""));
+            splices.insert_bytes(span.end - 1, told.clone());
+            splices.insert(span.end - 1, "\"}");
         }
         Some((_, Content::None)) | None => {
             let comma = if outline.count == 0 { "" } else { "," };
-            let message = format!("{{\"role\":\"system\",\"content\":\"{INSTRUCTION}\"}}{comma}");
-            splices.insert(messages.start + 1, &message);
+            let start = messages.start + 1;
+            splices.insert(start, "{\"role\":\"system\",\"content\":\"");
+            splices.insert_bytes(start, told.clone());
+            splices.insert(start, &format!("\"}}{comma}"));
         }
     }
 }

@@ -129,6 +129,7 @@ impl Exchange {
                 attempt.seam = None;
                 attempt.is_restart = kind == SeamKind::Restart;
                 let target = attempt.target;
+                self.record_demotion(target);
                 let since = self.breach.as_ref().map_or(now, |breach| breach.since);
                 self.record(Record::Seam { target, kind, after: now.since(since) });
                 self.release(skip);

@@ -103,7 +103,8 @@ impl Exchange {
             FailureMode::Continue => policy.stream_failure.max_fallbacks,
             FailureMode::Terminate => 0,
         };
-        let spent = 1 + self.retries + self.fallbacks + self.mid_stream_fallbacks + self.ledger.redialled;
+        let again = self.ledger.redialled + u32::try_from(self.demoted.len()).unwrap_or(u32::MAX);
+        let spent = 1 + self.retries + self.fallbacks + self.mid_stream_fallbacks + again;
         // A client that left may have cancelled the one that was awaited.
         let is_awaited = u32::from(self.pending.is_some());
         let is_cancelled = u32::from(self.outcome.is_some() && self.attempts < spent);

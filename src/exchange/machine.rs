@@ -12,8 +12,8 @@ use super::attempt::{Attempt, Limit};
 use super::invariants::Ledger;
 use super::partial::Partial;
 use super::{AttemptId, Cause, Fact, Input, Kind, Output, Plan, Record, Request, Shape, StreamOutcome};
-use crate::policy::FailureMode;
 use crate::policy::balance::Order;
+use crate::policy::{ContinuationMode, FailureMode};
 use crate::protocol::Usage;
 use crate::protocol::openai_chat::Reader;
 use crate::sse::Frame;
@@ -68,6 +68,8 @@ pub struct Exchange {
     pub(super) partial: Partial,
     pub(super) identity: Identity,
     pub(super) breach: Option<Box<Breach>>,
+    /// Targets that refused this exchange's continuation, and the mode they are asked by since.
+    pub(super) demoted: SmallVec<[(usize, ContinuationMode); 0]>,
     /// Tokens that earlier attempts spent on the answer.
     pub(super) spent_tokens: u64,
     /// Those of them that stand in the partial, at least.
@@ -99,7 +101,7 @@ impl Exchange {
     ) -> Self {
         let is_kept =
             request.shape == Shape::ChatStream && plan.policy.stream_failure.mode == FailureMode::Continue;
-        let partial = Partial::new(&request.peek, is_kept, plan.limits.partial);
+        let partial = Partial::new(&request.peek, &plan.policy, is_kept, plan.limits.partial);
         let total = order
             .first()
             .and_then(|first| plan.targets.get(usize::from(*first)))
@@ -126,6 +128,7 @@ impl Exchange {
             partial,
             identity: Identity::default(),
             breach: None,
+            demoted: SmallVec::new(),
             spent_tokens: 0,
             delivered_tokens: 0,
             prompt_tokens: 0,
@@ -249,7 +252,7 @@ impl Exchange {
 
     fn on_facts(&mut self, id: AttemptId, facts: Vec<Fact>, now: MonoTime, reader: &mut Reader) {
         for fact in facts {
-            if !self.attempt.as_ref().is_some_and(|attempt| attempt.id == id) {
+            if self.attempt.as_ref().is_none_or(|attempt| attempt.id != id) {
                 return;
             }
             match fact {

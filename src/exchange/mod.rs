@@ -66,6 +66,10 @@ pub struct Target {
     pub timeouts: Timeouts,
     pub continuation: ContinuationMode,
     pub prefill_flags: PrefillFlags,
+    /// White space at the partial's end is not sent: this upstream refuses it.
+    pub trim_trailing_space: bool,
+    /// What it is told in place of Baton's own sentence: JSON text without its quotes.
+    pub prompt: Option<Bytes>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +93,35 @@ pub struct Request {
     pub shape: Shape,
     pub body: Bytes,
     pub peek: RequestPeek,
+}
+
+/// How far a client lets the route's policy go, by its `x-baton-fallback`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FallbackLimit {
+    /// As far as the route does.
+    #[default]
+    Continue,
+    /// No further than to the commit.
+    BeforeCommit,
+    /// To no other target.
+    Off,
+}
+
+impl FallbackLimit {
+    pub const ALL: [Self; 3] = [Self::Continue, Self::BeforeCommit, Self::Off];
+
+    /// The header's value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Continue => "continue",
+            Self::BeforeCommit => "before-commit",
+            Self::Off => "off",
+        }
+    }
+
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| value.trim_ascii().eq_ignore_ascii_case(limit.name().as_bytes()))
+    }
 }
 
 /// How much Baton understands of the answer.
@@ -247,6 +280,13 @@ pub enum Record {
         target: usize,
         trigger: Trigger,
         terminated: Option<Why>,
+    },
+    /// A target refused a continuation with a 400 and then carried on when asked by another mode: its upstream is
+    /// asked by that one from now on.
+    Demoted {
+        target: usize,
+        from: ContinuationMode,
+        to: ContinuationMode,
     },
     /// A target was passed over without being asked.
     Skipped {

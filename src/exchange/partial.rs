@@ -1,5 +1,6 @@
 //! The answer text already delivered, and what forbids continuing it.
 
+use crate::policy::RoutePolicy;
 use crate::policy::trigger::Gate;
 use crate::protocol::Delta;
 use crate::protocol::request::RequestPeek;
@@ -18,7 +19,7 @@ pub struct Partial {
 
 impl Partial {
     /// `is_kept`: whether a continuation may ask for the text. Past `bytes_max` it is not kept further.
-    pub fn new(request: &RequestPeek, is_kept: bool, bytes_max: usize) -> Self {
+    pub fn new(request: &RequestPeek, policy: &RoutePolicy, is_kept: bool, bytes_max: usize) -> Self {
         let gate = if request.n > 1 {
             Some(Gate::ManyChoices)
         } else if request.structured {
@@ -27,6 +28,8 @@ impl Partial {
             Some(Gate::Logprobs)
         } else if request.audio {
             Some(Gate::Audio)
+        } else if request.tools_offered && !policy.continue_with_tools {
+            Some(Gate::ToolsOffered)
         } else {
             None
         };

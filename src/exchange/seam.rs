@@ -69,6 +69,8 @@ pub enum Step {
 pub struct Seam {
     partial: Vec<u16>,
     is_native: bool,
+    /// White space that repeats the partial's own end is removed.
+    removes_doubled_space: bool,
     is_periodic: bool,
     held: Vec<u16>,
     state: State,
@@ -90,7 +92,14 @@ impl Seam {
         let partial: Vec<u16> = units(partial).map(|unit| unit.value).collect();
         let is_periodic = is_periodic(&partial);
         let state = State::Undecided { since: None };
-        Self { partial, is_native, is_periodic, held: Vec::new(), state, catch_up }
+        let removes_doubled_space = !is_native;
+        Self { partial, is_native, removes_doubled_space, is_periodic, held: Vec::new(), state, catch_up }
+    }
+
+    /// The attempt was not sent the white space at the partial's end, so that it will write it again.
+    pub fn without_trailing_space(mut self) -> Self {
+        self.removes_doubled_space = true;
+        self
     }
 
     /// When [`Self::time_out`] must be called.
@@ -180,11 +189,9 @@ impl Seam {
 
     /// The new text simply goes on.
     fn go_on(&self) -> Step {
-        if self.is_native {
-            Step::Release { skip: 0, kind: SeamKind::Exact }
-        } else {
-            Step::Release { skip: self.doubled_space(0), kind: SeamKind::None }
-        }
+        let kind = if self.is_native { SeamKind::Exact } else { SeamKind::None };
+        let skip = if self.removes_doubled_space { self.doubled_space(0) } else { 0 };
+        Step::Release { skip, kind }
     }
 
     fn restart(&self) -> Restart {

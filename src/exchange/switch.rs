@@ -6,7 +6,7 @@ use super::attempt::Attempt;
 use super::continuation::{self, Refused};
 use super::machine::{Breach, Exchange};
 use super::seam::Seam;
-use super::{Cause, Fault, Kind, Output, Record, Shape, StreamOutcome};
+use super::{Cause, Fault, Kind, Output, Record, Shape, StreamOutcome, Target};
 use crate::error::error_object;
 use crate::policy::ContinuationMode;
 use crate::policy::trigger::{self, Decision, Failure};
@@ -43,6 +43,8 @@ impl Exchange {
             if self.carry_on(now).is_ok() {
                 return;
             }
+        } else if self.demote(attempt, &cause) && self.carry_on(now).is_ok() {
+            return;
         }
         self.switch(now);
     }
@@ -72,15 +74,48 @@ impl Exchange {
     /// Asks the target whose turn it is; or says why not, None: there is none.
     fn carry_on(&mut self, now: MonoTime) -> Result<(), Option<(usize, Refused)>> {
         let (index, target) = self.target().ok_or(None)?;
-        let is_native = target.continuation == ContinuationMode::Prefill;
-        let body = continuation::build(&self.request, target, self.partial.text(), self.delivered_tokens)
+        let demoted = self.demoted.iter().find(|(target, _)| *target == index).map(|(_, mode)| *mode);
+        let continuation = demoted.unwrap_or(target.continuation);
+        let target = Target { continuation, ..target.clone() };
+        let body = continuation::build(&self.request, &target, self.partial.text(), self.delivered_tokens)
             .map_err(|refused| Some((index, refused)))?;
         self.open(index, Kind::MidStreamFallback, body, now);
         if let Some(attempt) = self.attempt.as_mut().filter(|_| !self.partial.text().is_empty()) {
-            let catch_up = attempt.timeouts.first_token;
-            attempt.seam = Some(Box::new(Seam::new(self.partial.text(), is_native, catch_up)));
+            let (is_native, catch_up) =
+                (continuation == ContinuationMode::Prefill, attempt.timeouts.first_token);
+            let seam = Seam::new(self.partial.text(), is_native, catch_up);
+            let seam = if target.trim_trailing_space { seam.without_trailing_space() } else { seam };
+            attempt.seam = Some(Box::new(seam));
         }
         Ok(())
+    }
+
+    /// A continuation that was refused as malformed is asked for once more in the next mode, and so is every later one
+    /// of that upstream. False: the refusal was not about the mode, or the attempt was the second already.
+    fn demote(&mut self, attempt: &Attempt, cause: &Cause) -> bool {
+        let (Cause::Status(error) | Cause::InBand(error)) = cause else { return false };
+        let is_second = self.demoted.iter().any(|(target, _)| *target == attempt.target);
+        if error.status != 400 || self.is_listed(error) || is_second {
+            return false;
+        }
+        let Some(from) = self.plan.targets.get(attempt.target).map(|target| target.continuation) else {
+            return false;
+        };
+        let to = from.demoted();
+        if to == ContinuationMode::None {
+            return false;
+        }
+        self.demoted.push((attempt.target, to));
+        true
+    }
+
+    /// The mode that a target was demoted to has worked: it is worth remembering.
+    pub(super) fn record_demotion(&mut self, target: usize) {
+        let to = self.demoted.iter().find(|(demoted, _)| *demoted == target).map(|(_, mode)| *mode);
+        if let (Some(to), Some(from)) = (to, self.plan.targets.get(target).map(|target| target.continuation))
+        {
+            self.record(Record::Demoted { target, from, to });
+        }
     }
 
     fn failure_of(&self, cause: &Cause) -> Failure {

@@ -3,11 +3,38 @@
 
 use std::{
     any::Any,
+    cell::Cell,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     task::Poll,
 };
+
+thread_local! {
+    static LIVE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Tasks of this thread that were started here and have not ended: a task that is leaked shows in it.
+pub fn live() -> usize {
+    LIVE.get()
+}
+
+/// Counts its task for as long as that exists, polled or not.
+struct Alive;
+
+impl Alive {
+    fn new() -> Self {
+        LIVE.set(LIVE.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        // Tasks that outlive their runtime are dropped while the thread ends.
+        let _thread_is_ending = LIVE.try_with(|live| live.set(live.get().saturating_sub(1)));
+    }
+}
 
 /// Starts `task` on this core thread. If it panics it is dropped, and `on_panic` is called with the panic's text; the
 /// core goes on. Neither a panic while dropping it nor one in `on_panic` gets any further than here. There is no way
@@ -19,7 +46,9 @@ pub fn spawn<F>(task: F, on_panic: impl FnOnce(String) + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
+    let alive = Alive::new();
     let guarded = async move {
+        let _alive = alive;
         let mut task = pin!(Some(task));
         let ended = poll_fn(|cx| {
             let polled = catch_unwind(AssertUnwindSafe(|| match task.as_mut().as_pin_mut() {

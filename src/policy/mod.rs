@@ -24,6 +24,10 @@ pub struct RoutePolicy {
     pub expose_upstream_errors: bool,
     /// How long a body may stay open after the answer's end.
     pub settle: Duration,
+    /// Whether an answer is continued although tools were offered, as long as none was called.
+    pub continue_with_tools: bool,
+    /// What an upstream that does not continue natively is told; None: a sentence of Baton's own.
+    pub continuation_prompt: Option<String>,
     pub stream_failure: StreamFailure,
 }
 
@@ -109,8 +113,31 @@ pub enum ContinuationMode {
     Instruct,
     /// The partial as trailing assistant message, which this upstream continues natively.
     Prefill,
+    /// The partial as an assistant message, then a user turn that asks to repeat the last words and go on.
+    UserTurn,
     /// This upstream is never asked to continue a partial.
     None,
+}
+
+impl ContinuationMode {
+    /// What an upstream is asked by after it refused this mode with a 400. What is refused is the trailing assistant
+    /// message that `instruct` and `prefill` share, so both lead to the mode without one.
+    pub const fn demoted(self) -> Self {
+        match self {
+            Self::Instruct | Self::Prefill => Self::UserTurn,
+            Self::UserTurn | Self::None => Self::None,
+        }
+    }
+
+    /// The name in config and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Instruct => "instruct",
+            Self::Prefill => "prefill",
+            Self::UserTurn => "user_turn",
+            Self::None => "none",
+        }
+    }
 }
 
 /// What a prefill request carries besides, for upstreams that need telling.
@@ -147,6 +174,8 @@ pub(crate) mod tests {
             fallback_on_config_faults: true,
             expose_upstream_errors: false,
             settle: MS(1_000),
+            continue_with_tools: true,
+            continuation_prompt: None,
             stream_failure: StreamFailure {
                 mode: FailureMode::Continue,
                 on: Trigger::ALL.to_vec(),

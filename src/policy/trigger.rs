@@ -43,6 +43,8 @@ pub enum Gate {
     ManyChoices,
     Logprobs,
     Audio,
+    /// Tools were offered, and the route does not continue then.
+    ToolsOffered,
 }
 
 impl Gate {
@@ -57,6 +59,7 @@ impl Gate {
             Self::ManyChoices => "many_choices",
             Self::Logprobs => "logprobs",
             Self::Audio => "audio",
+            Self::ToolsOffered => "tools_offered",
         }
     }
 }

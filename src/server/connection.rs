@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::account::{Asking, count_limit};
 use super::auth;
 use super::inbox::Inbox;
 use super::registry::{Registered, Registry};
@@ -27,10 +28,11 @@ use crate::actor::stream::Serve;
 use crate::actor::turn;
 use crate::config::{ClientKey, Config};
 use crate::error::{Code, ProxyError};
-use crate::exchange::{Request, Shape};
+use crate::exchange::{FallbackLimit, Request, Shape};
 use crate::http1::{Framing, HeadLimits, Method, RequestHead, Version};
 use crate::net::{Connection, Gather, WriteHalf, clock, task};
 use crate::protocol::request::peek;
+use crate::telemetry::Limit;
 
 /// How long an error is left for the client to read before the connection is closed, while what the client still
 /// sends is thrown away: closing with unread input would reset the connection and eat the error (RFC 9112, section 9.6).
@@ -52,6 +54,8 @@ enum Next {
     /// Close once the client has had time to read.
     Linger,
     Close,
+    /// Close so that the client does not take the end of the connection for the end of the body.
+    Reset,
 }
 
 struct Client {
@@ -73,24 +77,37 @@ pub async fn serve(connection: Connection, core: Rc<Core>) {
     let registered = core.registry.register(shutdown.clone(), write.progress());
     let mut client =
         Client { core, inbox, write, out: Gather::new(), unread: BytesMut::new(), registered, shutdown };
-    client.serve().await;
+    let how = client.serve().await;
     // The reading task ends with the socket.
-    client.shutdown.shutdown(net::Shutdown::Both);
+    client.shutdown.shutdown(how);
 }
 
 impl Client {
-    async fn serve(&mut self) {
+    /// Answers requests until there is no more to do than to shut the socket down, in the way that comes back.
+    async fn serve(&mut self) -> net::Shutdown {
         let mut is_first = true;
         loop {
             let next = match self.next_request(is_first).await {
                 Arrival::Head(head) => self.answer(*head).await,
-                Arrival::Closed => return,
-                Arrival::Bad(error) => self.refuse(Version::Http11, &new_request_id(), error, true).await,
+                Arrival::Closed => return net::Shutdown::Both,
+                Arrival::Bad(error) => {
+                    let asking = Asking::new(new_request_id(), Bytes::new());
+                    count_limit(&self.core.context.shared, &error, Limit::HeaderTimeout);
+                    self.refuse(Version::Http11, &asking, error, true).await
+                }
             };
             match next {
                 Next::KeepAlive if !self.core.registry.is_draining() => is_first = false,
-                Next::KeepAlive | Next::Linger => return self.linger().await,
-                Next::Close => return,
+                Next::KeepAlive | Next::Linger => {
+                    self.linger().await;
+                    return net::Shutdown::Both;
+                }
+                Next::Close => return net::Shutdown::Both,
+                Next::Reset => {
+                    // The reset is sent when the descriptor is closed; shutting both sides down would send a FIN first.
+                    self.shutdown.set_linger_zero();
+                    return net::Shutdown::Read;
+                }
             }
         }
     }
@@ -125,16 +142,17 @@ impl Client {
 
     /// Answers one request.
     async fn answer(&mut self, head: RequestHead) -> Next {
-        let request_id = request_id(&head);
+        let mut asking = Asking::new(request_id(&head), head.path.clone());
         let shared = Arc::clone(&self.core.context.shared);
         let with_body = head.method != Method::Head;
         let admitted = self.admit(&head, &shared.config);
         let (action, key) = match admitted {
             Ok(admitted) => admitted,
             Err(response) => {
-                return self.respond(&head, &request_id, response, !has_body(&head), with_body).await;
+                return self.respond(&head, &asking, response, !has_body(&head), with_body).await;
             }
         };
+        asking.keyed(key);
         if head.expect_continue && has_body(&head) && self.unread.is_empty() {
             self.out.push(Bytes::from_static(respond::CONTINUE));
             if self.flush().await.is_err() {
@@ -150,19 +168,22 @@ impl Client {
         let body = match body {
             Ok(body) => body,
             Err(NoBody::Closed) => return Next::Close,
-            Err(NoBody::Bad(error)) => return self.refuse(head.version, &request_id, error, with_body).await,
+            Err(NoBody::Bad(error)) => {
+                count_limit(&shared, &error, Limit::BodyTimeout);
+                return self.refuse(head.version, &asking, error, with_body).await;
+            }
         };
         match action {
             Action::ListModels => {
                 let response = respond::models(&shared.config, key);
-                self.respond(&head, &request_id, response, true, with_body).await
+                self.respond(&head, &asking, response, true, with_body).await
             }
             Action::ShowModel(name) => {
                 let response = respond::model(&shared.config, key, &name);
-                self.respond(&head, &request_id, response, true, with_body).await
+                self.respond(&head, &asking, response, true, with_body).await
             }
-            Action::Chat => self.exchange(head, request_id, body, key, true, lease).await,
-            Action::Relay => self.exchange(head, request_id, body, key, false, lease).await,
+            Action::Chat => self.exchange(head, asking, body, key, true, lease).await,
+            Action::Relay => self.exchange(head, asking, body, key, false, lease).await,
         }
     }
 
@@ -174,12 +195,15 @@ impl Client {
     ) -> Result<(Action, Option<&'c ClientKey>), Response> {
         let action = routing::action(head).map_err(Response::from)?;
         let key = auth::authenticate(&head.headers, &config.keys).map_err(Response::from)?;
-        request::announced(head.framing, config.limits.request_body).map_err(Response::from)?;
+        let announced = request::announced(head.framing, config.limits.request_body);
         let is_asking = matches!(action, Action::Chat | Action::Relay);
-        if is_asking && self.core.context.shared.budget.is_spent() {
+        let shared = &self.core.context.shared;
+        let room = announced.and_then(|_| {
             let message = "Too much is buffered here at the moment; try again in a second.";
-            return Err(ProxyError::new(Code::Overloaded, message).into());
-        }
+            let is_spent = is_asking && shared.budget.is_spent();
+            if is_spent { Err(ProxyError::new(Code::Overloaded, message)) } else { Ok(()) }
+        });
+        room.inspect_err(|error| count_limit(shared, error, Limit::BodyTimeout)).map_err(Response::from)?;
         Ok((action, key))
     }
 
@@ -187,19 +211,21 @@ impl Client {
     async fn exchange(
         &mut self,
         head: RequestHead,
-        request_id: Arc<str>,
+        asking: Asking,
         body: Bytes,
         key: Option<&ClientKey>,
         is_chat: bool,
         lease: Lease,
     ) -> Next {
-        let version = head.version;
+        let (version, read) = (head.version, clock::now());
         let keep_alive = head.keep_alive && !self.core.registry.is_draining();
-        let (route, request) = match self.plan(body, key, is_chat) {
+        let planned = fallback_limit(&head).and_then(|limit| Ok((limit, self.plan(body, key, is_chat)?)));
+        let (limit, (route, request)) = match planned {
             Ok(planned) => planned,
-            Err(error) => return self.respond(&head, &request_id, error.into(), true, true).await,
+            Err(error) => return self.respond(&head, &asking, error.into(), true, true).await,
         };
         let below_root = head.path.slice("/v1".len()..);
+        let Asking { request_id, path, began, key } = asking;
         let call = Call { path: below_root, query: head.query, headers: head.headers, request_id };
         let call = Arc::new(call);
         let context = Rc::clone(&self.core.context);
@@ -208,13 +234,13 @@ impl Client {
         let (port, queue) = channel(credit);
         let queue = Rc::new(queue);
         self.inbox.begin_exchange(&queue);
-        let serve = Serve { route, request, call: Arc::clone(&call), port };
+        let serve = Serve { route, limit, request, call: Arc::clone(&call), port, key, path, began, read };
         // The `Stream` accounts for the body from here on.
         drop(lease);
         if turn::cast(&self.core.actor, CoreMsg::Serve(Box::new(serve))).is_err() {
             tracing::error!(request_id = &*call.request_id, "the Core takes no requests any more");
         }
-        let plan = Arc::clone(&context.shared.plans[route]);
+        let plan = context.plan(route, limit);
         let mut reply = Reply::new(version, &call.request_id, keep_alive, &plan);
         let next = self.relay(&queue, &mut reply).await;
         self.inbox.end_exchange();
@@ -273,12 +299,7 @@ impl Client {
                 Progress::Done if reply.keep_alive => return Next::KeepAlive,
                 Progress::Done => return Next::Linger,
                 Progress::Cut => {
-                    if reply.ends_with_connection() {
-                        // A FIN would make the cut body look whole.
-                        self.shutdown.set_linger_zero();
-                        return Next::Close;
-                    }
-                    return Next::Linger;
+                    return if reply.ends_with_connection() { Next::Reset } else { Next::Linger };
                 }
             }
         }
@@ -288,11 +309,13 @@ impl Client {
     async fn refuse(
         &mut self,
         version: Version,
-        request_id: &str,
+        asking: &Asking,
         error: ProxyError,
         with_body: bool,
     ) -> Next {
-        Response::from(error).encode(version, request_id, false, with_body, &mut self.out);
+        let response = Response::from(error);
+        asking.answered(&self.core.context.shared, response.status, response.body.len());
+        response.encode(version, &asking.request_id, false, with_body, &mut self.out);
         if self.flush().await.is_err() { Next::Close } else { Next::Linger }
     }
 
@@ -300,13 +323,14 @@ impl Client {
     async fn respond(
         &mut self,
         head: &RequestHead,
-        request_id: &str,
+        asking: &Asking,
         response: Response,
         is_read: bool,
         with_body: bool,
     ) -> Next {
         let keep_alive = head.keep_alive && is_read && !self.core.registry.is_draining();
-        response.encode(head.version, request_id, keep_alive, with_body, &mut self.out);
+        asking.answered(&self.core.context.shared, response.status, response.body.len());
+        response.encode(head.version, &asking.request_id, keep_alive, with_body, &mut self.out);
         match self.flush().await {
             Ok(()) if keep_alive => Next::KeepAlive,
             Ok(()) => Next::Linger,
@@ -339,6 +363,17 @@ impl Client {
 
 fn has_body(head: &RequestHead) -> bool {
     !matches!(head.framing, Framing::None | Framing::Length(0))
+}
+
+/// How far the client lets fallbacks go.
+fn fallback_limit(head: &RequestHead) -> Result<FallbackLimit, ProxyError> {
+    const FIELD: &str = "x-baton-fallback";
+    let Some(value) = head.headers.get(FIELD) else { return Ok(FallbackLimit::default()) };
+    FallbackLimit::parse(value).ok_or_else(|| {
+        let message =
+            "x-baton-fallback must be off, before-commit or continue; leave it out for the route's policy.";
+        ProxyError::new(Code::InvalidValue, message).with_param(FIELD)
+    })
 }
 
 /// The client's own request id if it is one, else a new one.

@@ -36,6 +36,16 @@ impl ExchangeLog {
                     }
                 }
             }
+            Record::Demoted { target, from, to } => {
+                let (target, from, to) = (self.label(*target), from.name(), to.name());
+                tracing::warn!(
+                    request_id,
+                    target,
+                    from,
+                    to,
+                    "the upstream refused a continuation; its mode changes"
+                );
+            }
             Record::Skipped { target, reason } => {
                 tracing::warn!(request_id, target = self.label(*target), reason, "target skipped");
             }

@@ -167,7 +167,7 @@ impl Ledger {
                     self.metrics().reached(Limit::Partial);
                 }
             }
-            Record::Skipped { .. } => {}
+            Record::Skipped { .. } | Record::Demoted { .. } => {}
             Record::Seam { kind, .. } => self.metrics().seam(*kind),
             Record::FrameDropped { reason } => self.metrics().frame_skipped(reason),
             Record::Ended { outcome, status, target, usage } => {

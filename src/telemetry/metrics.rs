@@ -13,7 +13,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder, SharedString, Unit};
+use metrics::{
+    Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder, SharedString, Unit,
+};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 use crate::exchange::SeamKind;
@@ -139,13 +141,12 @@ pub enum Limit {
     HeaderTimeout,
     BodyTimeout,
     WriteTimeout,
-    Drain,
     /// Connections to the admin listener.
     AdminConnections,
 }
 
 impl Limit {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Connections,
         Self::BufferedBytes,
         Self::RequestBody,
@@ -155,7 +156,6 @@ impl Limit {
         Self::HeaderTimeout,
         Self::BodyTimeout,
         Self::WriteTimeout,
-        Self::Drain,
         Self::AdminConnections,
     ];
 
@@ -170,7 +170,6 @@ impl Limit {
             Self::HeaderTimeout => "header_timeout",
             Self::BodyTimeout => "body_timeout",
             Self::WriteTimeout => "write_timeout",
-            Self::Drain => "drain",
             Self::AdminConnections => "admin_connections",
         }
     }
@@ -280,7 +279,8 @@ impl Registry {
         }
         let recorder = builder.build_recorder();
         for row in Metric::ALL.map(Metric::row) {
-            let (name, unit, help) = (KeyName::from_const_str(row.name), Some(row.unit), SharedString::const_str(row.help));
+            let (name, unit, help) =
+                (KeyName::from_const_str(row.name), Some(row.unit), SharedString::const_str(row.help));
             match row.kind {
                 Kind::Counter => recorder.describe_counter(name, unit, help),
                 Kind::Gauge => recorder.describe_gauge(name, unit, help),

@@ -7,6 +7,7 @@ mod before_commit;
 mod client_gone;
 mod completion;
 mod gate;
+mod ladder;
 mod opaque;
 mod plain;
 mod rate_limits;

@@ -30,9 +30,9 @@ const NOTHING: [(&str, Break, &str); 12] = [
         "connect_failed",
     ),
     (
-        "400",
+        "404",
         |w, id| {
-            w.answer(id, 400, "", r#"{"error":{"message":"prefill is not supported"}}"#);
+            w.answer(id, 404, "", r#"{"error":{"message":"prefill is not supported"}}"#);
         },
         "status",
     ),
@@ -81,7 +81,7 @@ const NOTHING: [(&str, Break, &str); 12] = [
     (
         "an error first",
         |w, id| {
-            w.ok(id).send(id, role_b() + &error("400", "prefill"));
+            w.ok(id).send(id, role_b() + &error("404", "prefill"));
         },
         "in_band_error",
     ),

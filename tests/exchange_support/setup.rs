@@ -30,6 +30,8 @@ impl Setup {
     /// A streamed chat answer over targets with the given modes, with the default policy in mode `continue`.
     pub fn stream(targets: &[ContinuationMode]) -> Self {
         let policy = RoutePolicy {
+            continue_with_tools: true,
+            continuation_prompt: None,
             retry: RetryLimits {
                 max_retries: 0,
                 streaming_max_retries: 0,
@@ -123,6 +125,8 @@ impl Setup {
             timeouts: self.timeouts,
             continuation: *continuation,
             prefill_flags: self.prefill_flags,
+            trim_trailing_space: false,
+            prompt: None,
         };
         Arc::new(Plan {
             route: Arc::from("r"),

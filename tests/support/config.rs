@@ -30,6 +30,8 @@ impl Config {
             .set("server", "listen", "\"127.0.0.1:0\"")
             .set("server", "workers", "1")
             .set("server", "io", format!("\"{}\"", driver()))
+            // Its default port is one for all processes.
+            .set("admin", "listen", "\"\"")
     }
 
     /// A route `chat` with one target a given upstream, named up1, up2, ... in order, each asked for `model-1`,

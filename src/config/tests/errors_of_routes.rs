@@ -97,8 +97,13 @@ fn of_routes_and_targets() {
 
 const A_ROUTES_POLICY: &[Case] = &[
     ("[defaults]\nwhen_all_unavailable = 'fail'", 2, "defaults.when_all_unavailable", &["not supported yet"]),
-    ("[defaults]\nwhen_tools_offered = 'continue'", 2, "defaults.when_tools_offered", &["not supported yet"]),
-    ("[defaults]\ncontinuation_prompt = 'x'", 2, "defaults.continuation_prompt", &["not supported yet"]),
+    ("[defaults]\nwhen_tools_offered = 'stop'", 2, "defaults.when_tools_offered", &["continue, terminate"]),
+    (
+        "[defaults]\ncontinuation_prompt = ' '",
+        2,
+        "defaults.continuation_prompt",
+        &["1 to 4096 bytes of text"],
+    ),
     ("[defaults]\ncooldown = {}", 2, "defaults.cooldown", &["not supported yet"]),
     (
         "[defaults]\nfallback_on_statuses = [408, 408]",

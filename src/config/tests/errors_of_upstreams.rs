@@ -31,10 +31,10 @@ const UPSTREAMS: &[Case] = &[
         &["is none of: openai"],
     ),
     (
-        "[upstreams.a]\nbase_url = 'http://h'\ncontinuation = 'user_turn'",
+        "[upstreams.a]\nbase_url = 'http://h'\ncontinuation = 'user turn'",
         3,
         "upstreams.a.continuation",
-        &["\"user_turn\" is not supported yet; expected one of: auto, instruct, prefill, none"],
+        &["is none of: auto, instruct, prefill, user_turn, none"],
     ),
     (
         "[upstreams.a]\nbase_url = 'http://h'\nprefill_flags = 'llm'",
@@ -49,10 +49,10 @@ const UPSTREAMS: &[Case] = &[
         &["not supported yet"],
     ),
     (
-        "[upstreams.a]\nbase_url = 'http://h'\ntrim_trailing_space = true",
+        "[upstreams.a]\nbase_url = 'http://h'\ntrim_trailing_space = 'yes'",
         3,
         "upstreams.a.trim_trailing_space",
-        &["not supported yet"],
+        &["expected true or false"],
     ),
     (
         "[upstreams.a]\nbase_url = 'http://h'\nquery = { k = 1 }",

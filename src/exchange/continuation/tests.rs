@@ -29,6 +29,8 @@ fn build_for(
         timeouts: Timeouts { connect: none, first_token: none, idle: none, response: none, total: none },
         continuation,
         prefill_flags,
+        trim_trailing_space: false,
+        prompt: None,
     };
     let slices = build(&request, &target, partial.as_bytes(), delivered)?;
     assert!(slices.iter().all(|slice| !slice.is_empty()), "an empty slice");

@@ -183,7 +183,7 @@ fn a_stream_until_close_ends_with_what_stands_without_its_blank_line() {
 
 #[test]
 fn heads_that_come_first_or_instead() {
-    let rest = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{{}}");
+    let rest = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_owned();
     let early = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     let seen =
         take_cut_anywhere("100, 103", Shape::ChatPlain, format!("{early}{rest}").as_bytes(), End::Open);

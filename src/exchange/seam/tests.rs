@@ -137,7 +137,7 @@ fn a_slow_restart_is_caught_at_the_time_limit() {
 fn natively_a_short_repeat_is_released_at_the_time_limit() {
     let mut seam = Seam::new(STORY.as_bytes(), true, CATCH_UP);
     assert_eq!(seam.push(b"The ", START), Step::Hold);
-    assert_eq!(seam.time_out(START.after(HOLD_TIME)), Step::Release { skip: 0, kind: SeamKind::Exact });
+    assert_eq!(seam.time_out(START.after(HOLD_TIME)), Step::Release { skip: 0, kind: Exact });
 }
 
 #[test]

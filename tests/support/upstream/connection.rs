@@ -227,6 +227,7 @@ impl Connection {
     }
 }
 
+/// Nothing has happened: the call is to be made again.
 fn is_timeout(e: &std::io::Error) -> bool {
-    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
