@@ -66,11 +66,11 @@ fn check(file: &Path) -> ExitCode {
                 return ExitCode::from(FOUND_MISTAKES);
             }
             let (routes, upstreams) = (config.routes.len(), config.upstreams.len());
-            println!("{}: fine ({routes} routes, {upstreams} upstreams)", file.display());
+            println!("{}: fine (routes: {routes}, upstreams: {upstreams})", file.display());
             ExitCode::SUCCESS
         }
         Err(count) => {
-            eprintln!("{}: {count} mistakes", file.display());
+            eprintln!("{}: refused (mistakes: {count})", file.display());
             ExitCode::from(FOUND_MISTAKES)
         }
     }

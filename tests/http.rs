@@ -186,7 +186,7 @@ fn an_http_1_0_client_sees_a_cut_answer_reset_and_a_whole_one_closed() {
     let mut client = proxy.connect();
     let whole = client.send([head.as_bytes(), body.as_bytes()].concat().as_slice()).response();
     whole.assert_success("Hello");
-    assert_eq!(client.closed.map(|(how, _)| how), Some(support::client::Closed::Fin));
+    assert_eq!(client.closed.map(|(how, _)| how), Some(client::Closed::Fin));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! After a thousand requests of every kind a core has what it had before: no actor, task, timer, descriptor or byte more.
+//! After a thousand requests of every kind a core has what it had before: no actor, task, timer, descriptor or byte more;
+//! and so after a thousand more of which many lost an actor.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,7 +11,9 @@
 mod node;
 mod support;
 
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -138,11 +141,11 @@ impl Setting {
 }
 
 /// One client's requests: on one connection for as long as that lasts, often left in the middle.
-fn drive(node: SocketAddr, setting: &Setting, next: &AtomicUsize) {
+fn drive(node: SocketAddr, setting: &Setting, next: &AtomicUsize, end: usize) {
     let mut kept: Option<Client> = None;
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= REQUESTS {
+        if number >= end {
             return;
         }
         let mut random = fastrand::Rng::with_seed(number as u64);
@@ -193,40 +196,59 @@ fn held(node: &Node) -> Held {
     }
 }
 
-/// What is there once nothing is under way and the pools are empty.
+/// What is there once nothing is under way and the pools are empty; `wanted`, or whatever then stays the same for
+/// a while.
 fn at_rest(node: &Node, wanted: Option<&Held>) -> Held {
-    let is_quiet = |counts: &Counts| {
-        Counts { tasks: 0, ..*counts } == Counts { streams: 0, timers: 0, pooled: 0, tasks: 0, buffered: 0 }
-    };
+    let nothing = Counts { streams: 0, timers: 0, pooled: 0, tasks: 0, buffered: 0 };
     let until = Instant::now() + PATIENCE;
+    let (mut last, mut same) = (held(node), 0);
     loop {
+        std::thread::sleep(ms(10));
         let now = held(node);
-        let is_there = is_quiet(&now.counts) && now.actors == 0;
-        if is_there && wanted.is_none_or(|wanted| *wanted == now) {
+        same = if now == last { same + 1 } else { 0 };
+        let is_quiet = now.actors == 0 && Counts { tasks: 0, ..now.counts } == nothing;
+        if is_quiet && wanted.map_or(same > 15, |wanted| *wanted == now) {
             return now;
         }
         assert!(Instant::now() < until, "left behind: {now:?}, at first: {wanted:?}");
-        std::thread::sleep(ms(10));
+        last = now;
     }
 }
 
-#[test]
-fn a_thousand_mixed_requests_leave_nothing_behind() {
-    let setting = Setting::new();
-    let node = Node::start(&setting.config());
-    // What is set up once is set up by now: the resolver is not asked, the actors' machinery is.
-    node.ask(&ask("healthy")).response().assert_success("Hello");
-    std::thread::sleep(ms(500));
-    let before = at_rest(&node, None);
-    let next = AtomicUsize::new(0);
+/// Sends the requests of these numbers, and meanwhile does `meanwhile` over and over.
+fn drive_all(addr: SocketAddr, setting: &Setting, numbers: Range<usize>, meanwhile: impl Fn()) {
+    let (next, end) = (AtomicUsize::new(numbers.start), numbers.end);
     std::thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            scope.spawn(|| drive(node.addr, &setting, &next));
+        let clients: Vec<_> =
+            (0..CLIENTS).map(|_| scope.spawn(|| drive(addr, setting, &next, end))).collect();
+        while clients.iter().any(|client| !client.is_finished()) {
+            meanwhile();
+            std::thread::sleep(ms(2));
         }
     });
+}
+
+#[test]
+fn a_thousand_mixed_requests_and_hundreds_of_killed_actors_leave_nothing_behind() {
+    let setting = Setting::new();
+    let node = Node::start(&setting.config());
+    // What is set up once is set up by now.
+    node.ask(&ask("healthy")).response().assert_success("Hello");
+    let before = at_rest(&node, None);
+    drive_all(node.addr, &setting, 0..REQUESTS, || {});
     for (name, upstream) in setting.faults.iter().filter_map(|f| Some((f.name, f.upstream.as_ref()?))) {
         assert!(upstream.request_count() > 20, "{name}: {} requests", upstream.request_count());
     }
+    at_rest(&node, Some(&before));
+    let (killed, chance) = (Cell::new(0), RefCell::new(fastrand::Rng::with_seed(7)));
+    drive_all(node.addr, &setting, REQUESTS..2 * REQUESTS, || {
+        let live = if chance.borrow_mut().bool() { node.streams() } else { node.upstreams() };
+        if let Some(victim) = chance.borrow_mut().choice(&live) {
+            node.kill(victim);
+            killed.set(killed.get() + 1);
+        }
+    });
+    assert!(killed.get() > 50, "only {} actors were killed", killed.get());
     at_rest(&node, Some(&before));
     node.ask(&ask("healthy")).response().assert_success("Hello");
 }

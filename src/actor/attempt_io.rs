@@ -90,7 +90,14 @@ async fn dial(args: &UpstreamArgs, core: &Context) -> Result<Connection, Fault> 
             tracing::error!(upstream = name, %error, "the upstream's name cannot be resolved: mend base_url or DNS");
             return Err(Fault::DnsFailed);
         }
-        None => return Err(Fault::DnsFailed),
+        None => {
+            tracing::error!(
+                upstream = name,
+                ?limit,
+                "the upstream's name was not resolved in time: mend base_url or DNS"
+            );
+            return Err(Fault::DnsFailed);
+        }
     };
     let left = limit.saturating_sub(clock::now().since(begun));
     let stream = connect::connect_by(&addresses, left).await.map_err(|error| {
@@ -107,7 +114,7 @@ async fn dial(args: &UpstreamArgs, core: &Context) -> Result<Connection, Fault> 
         }
         Some(Err(error)) => {
             tracing::warn!(upstream = name, %error, "the upstream closed the connection during the TLS handshake");
-            Err(Fault::TlsFailed)
+            Err(Fault::ClosedEarly)
         }
         None => Err(Fault::ConnectFailed),
     }
@@ -129,6 +136,7 @@ async fn converse(
 ) -> Option<Connection> {
     let Connection { mut read, mut write, shutdown } = connection;
     let mut written: Option<io::Result<()>> = None;
+    let pending = core.shared.budget.lease(core.core);
     {
         let mut writing = pin!(write.write(&mut request));
         while !intake.is_over() && reporter.guard.mode() != Mode::Cancelled {
@@ -163,6 +171,7 @@ async fn converse(
                 *fault = Fault::StaleConnection;
             }
             reporter.report(facts);
+            pending.set(intake.pending_bytes());
         }
         if written.is_none() {
             // Half a request may be on the wire: nothing else may follow on this connection.

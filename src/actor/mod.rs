@@ -11,6 +11,7 @@ pub mod context;
 pub mod core;
 pub mod credit;
 pub mod guard;
+pub mod health;
 pub mod modes;
 pub mod node;
 pub mod observer;

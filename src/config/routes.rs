@@ -7,7 +7,10 @@ use super::reader::{Node, Reader, Section, repair};
 use super::timeouts::WrittenTimeouts;
 use super::values::{boolean, choice, distinct, duration, duration_or_zero, integer, printable_ascii, text};
 use super::{Route, Target};
-use crate::policy::{FailureMode, RetryLimits, RoutePolicy, Strategy, StreamFailure, Trigger};
+use crate::policy::cooldown::{FAILURES_MAX, OPEN_MAX};
+use crate::policy::{
+    Cooldown, FailureMode, RetryLimits, RoutePolicy, Strategy, StreamFailure, Trigger, WhenAllUnavailable,
+};
 
 /// Arbitrary limits.
 const ROUTES_MAX: usize = 1024;
@@ -85,6 +88,13 @@ impl<'d> Settings<'d> {
             fallback_on_config_faults: true,
             expose_upstream_errors: false,
             settle: Duration::from_secs(1),
+            cooldown: Cooldown {
+                failures: 3,
+                window: Duration::from_secs(30),
+                open: Duration::from_secs(5),
+                open_max: Duration::from_secs(60),
+            },
+            when_all_unavailable: WhenAllUnavailable::TryAnyway,
             continue_with_tools: true,
             continuation_prompt: None,
             stream_failure: StreamFailure {
@@ -97,8 +107,7 @@ impl<'d> Settings<'d> {
     }
 
     /// These with what a table says, key by key.
-    fn overlaid(&self, table: Section<'d>, reader: &mut Reader<'_>) -> Self {
-        let mut table = table.later(&["when_all_unavailable", "cooldown"]);
+    fn overlaid(&self, mut table: Section<'d>, reader: &mut Reader<'_>) -> Self {
         let mut settings = self.clone();
         let policy = &mut settings.policy;
         table.read(reader, "strategy", &mut settings.strategy, choice(&STRATEGIES));
@@ -121,6 +130,11 @@ impl<'d> Settings<'d> {
         table.read(reader, "fallback_on_config_faults", &mut policy.fallback_on_config_faults, boolean);
         table.read(reader, "expose_upstream_errors", &mut policy.expose_upstream_errors, boolean);
         table.read(reader, "settle", &mut policy.settle, duration_or_zero(MS..=MINUTE));
+        if let Some(node) = table.node("cooldown") {
+            read_cooldown(&node, &mut policy.cooldown, reader);
+        }
+        let unavailable = &mut policy.when_all_unavailable;
+        table.read(reader, "when_all_unavailable", unavailable, choice(&WHEN_ALL_UNAVAILABLE));
         table.read(reader, "when_tools_offered", &mut policy.continue_with_tools, choice(&WITH_TOOLS));
         table.read(reader, "continuation_prompt", &mut policy.continuation_prompt, prompt);
         if let Some(node) = table.node("stream_failure") {
@@ -153,6 +167,9 @@ fn prompt(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Option<String>> {
 const MODES: [(&str, Option<FailureMode>); 2] =
     [("continue", Some(FailureMode::Continue)), ("terminate", Some(FailureMode::Terminate))];
 
+const WHEN_ALL_UNAVAILABLE: [(&str, Option<WhenAllUnavailable>); 2] =
+    [("try_anyway", Some(WhenAllUnavailable::TryAnyway)), ("fail", Some(WhenAllUnavailable::Fail))];
+
 const TRIGGERS: [(&str, Option<Trigger>); Trigger::ALL.len()] = {
     let mut names = [("", None); Trigger::ALL.len()];
     let mut index = 0;
@@ -179,6 +196,28 @@ fn read_retry(node: &Node<'_>, retry: &mut RetryLimits, reader: &mut Reader<'_>)
              set initial_backoff to at most max_backoff",
             humantime::format_duration(retry.initial_backoff),
             humantime::format_duration(retry.max_backoff),
+        );
+        reader.report(&node.at, message);
+    }
+    table.finish(reader);
+}
+
+fn read_cooldown(node: &Node<'_>, cooldown: &mut Cooldown, reader: &mut Reader<'_>) {
+    /// Below these nothing would be noticed of a window or an opening; both arbitrary.
+    const WINDOW_MIN: Duration = Duration::from_secs(1);
+    const OPEN_MIN: Duration = Duration::from_millis(100);
+    let mut table = node.section(reader);
+    table.read(reader, "failures", &mut cooldown.failures, integer(0..=FAILURES_MAX));
+    table.read(reader, "window", &mut cooldown.window, duration(WINDOW_MIN..=OPEN_MAX));
+    table.read(reader, "open", &mut cooldown.open, duration(OPEN_MIN..=OPEN_MAX));
+    table.read(reader, "open_max", &mut cooldown.open_max, duration(OPEN_MIN..=OPEN_MAX));
+    let written = table.node("open").or_else(|| table.node("open_max"));
+    if let Some(node) = written.filter(|_| cooldown.open > cooldown.open_max) {
+        let message = format!(
+            "open is {} but open_max is {}, so even the first opening would be cut; \
+             set open to at most open_max",
+            humantime::format_duration(cooldown.open),
+            humantime::format_duration(cooldown.open_max),
         );
         reader.report(&node.at, message);
     }

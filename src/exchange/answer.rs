@@ -18,7 +18,7 @@ use crate::time::{Deadline, MonoTime};
 pub(super) struct Answer {
     pub status: u16,
     pub headers: Headers,
-    /// JSON, or empty if it was anything else.
+    /// As it came, if an error can be read in it; else empty.
     pub body: Bytes,
     pub served_by: usize,
     pub request_id: Option<Bytes>,
@@ -39,7 +39,7 @@ impl Exchange {
         let status = head.status;
         attempt.head = Some(head);
         if attempt.is_error() {
-            attempt.error_body = Deadline::after(now, settle);
+            attempt.error_body = Deadline::at(now.after(settle));
         } else if attempt.is_ok() {
             if !self.request.peek.stream {
                 // What `response` was for; from here on `idle` is.
@@ -247,11 +247,15 @@ impl Exchange {
         }
         let mut kept = Headers::default();
         for (name, value) in forwardable(&headers).iter() {
-            if !name.eq_ignore_ascii_case(b"retry-after") && !name.eq_ignore_ascii_case(b"retry-after-ms") {
+            let is_wait =
+                [&b"retry-after"[..], b"retry-after-ms"].iter().any(|own| name.eq_ignore_ascii_case(own));
+            let is_ours = (is_wait && names_the_wait(status)) || name.eq_ignore_ascii_case(b"x-should-retry");
+            if !is_ours {
                 kept.push(name.clone(), value.clone());
             }
         }
         self.push_retry_after(status, &mut kept, now);
+        self.push_should_retry(status, &mut kept);
         self.commit_whole(status, kept, body, Some((served_by, request_id)));
     }
 
@@ -259,19 +263,35 @@ impl Exchange {
         let mut headers = Headers::default();
         headers.push(Bytes::from_static(b"content-type"), Bytes::from_static(b"application/json"));
         self.push_retry_after(error.status(), &mut headers, now);
+        self.push_should_retry(error.status(), &mut headers);
         self.commit_whole(error.status(), headers, error.body(), None);
     }
 
     /// The smallest wait that any target still asks for, in whole seconds.
     fn push_retry_after(&self, status: u16, headers: &mut Headers, now: MonoTime) {
-        if !matches!(status, 429 | 503) {
+        if !names_the_wait(status) {
             return;
         }
         let Some(until) = self.limited.iter().map(|(_, until)| *until).min() else { return };
         let left = until.since(now);
+        if left.is_zero() {
+            return;
+        }
         let secs = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(RETRY_AFTER_MAX_SECS);
         headers.push(Bytes::from_static(b"retry-after"), Bytes::from(secs.to_string()));
     }
+
+    /// Official SDKs would ask again by themselves; where Baton has done so in vain that only multiplies the load.
+    fn push_should_retry(&self, status: u16, headers: &mut Headers) {
+        if status >= 500 && self.attempts > 1 {
+            headers.push(Bytes::from_static(b"x-should-retry"), Bytes::from_static(b"false"));
+        }
+    }
+}
+
+/// Statuses with which the client is told the smallest wait of all targets, instead of the last one's own.
+fn names_the_wait(status: u16) -> bool {
+    matches!(status, 429 | 503)
 }
 
 fn forwardable(headers: &Headers) -> Headers {

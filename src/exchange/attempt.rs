@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::edit::Edit;
 use super::seam::Seam;
 use super::{AttemptId, Kind, Shape};
 use crate::http1::ResponseHead;
@@ -66,6 +67,20 @@ pub(super) struct Attempt {
 pub(super) struct Held {
     pub frame: Frame,
     pub delta: Box<Delta>,
+    /// What is to be left out of it.
+    pub cuts: SmallVec<[Edit; 4]>,
+}
+
+impl Held {
+    pub fn new(frame: Frame, delta: Box<Delta>) -> Self {
+        Self { frame, delta, cuts: SmallVec::new() }
+    }
+
+    /// Leaves its text out. False: then nothing is left of it.
+    pub fn drop_text(&mut self) -> bool {
+        self.cuts.extend(self.delta.text.drain(..).map(Edit::cut));
+        self.delta.has_content() || self.delta.choices.iter().any(|choice| choice.finish.is_some())
+    }
 }
 
 impl Attempt {
@@ -157,7 +172,7 @@ impl Attempt {
 
     pub fn hold(&mut self, frame: Frame, delta: Box<Delta>) {
         self.held_bytes += frame.wire_len();
-        self.held.push(Held { frame, delta });
+        self.held.push(Held::new(frame, delta));
     }
 
     /// The limit that this attempt is under: what was promised by when, and what it means to miss it.
@@ -180,7 +195,7 @@ impl Attempt {
     pub fn resume(&mut self, settle: Duration, now: MonoTime) {
         self.progress = now;
         if self.settle != Deadline::NEVER {
-            self.settle = Deadline::after(now, settle);
+            self.settle = Deadline::at(now.after(settle));
         }
         if let Some(seam) = &mut self.seam {
             seam.resume(now);

@@ -2,7 +2,6 @@
 //! must be, so that the client sees one id, one role, one `[DONE]`.
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use super::attempt::Held;
 use super::edit::{self, Edit};
@@ -15,25 +14,25 @@ use crate::sse::{DONE, Frame};
 use crate::time::MonoTime;
 
 impl Exchange {
-    /// Forwards a frame of the attempt under way.
-    pub(super) fn emit(&mut self, frame: Frame, delta: &Delta) {
-        self.emit_cut(frame, delta, SmallVec::new());
-    }
-
-    /// Forwards a frame of which `cuts` are left out.
-    fn emit_cut(&mut self, frame: Frame, delta: &Delta, cuts: SmallVec<[Edit; 4]>) {
+    /// Forwards a frame of the attempt under way. `joint`: what its cuts put in the place of a character that
+    /// was cut in two.
+    pub(super) fn emit(&mut self, held: Held, joint: &[u8]) {
+        let Held { frame, delta, cuts: mut edits } = held;
         let Some(attempt) = &mut self.attempt else { return };
         let is_behind_seam = attempt.kind == Kind::MidStreamFallback;
         attempt.is_writing |= delta.has_content();
         attempt.forwarded_frames += u64::from(delta.has_content());
-        let mut edits = cuts;
         if let Some(span) = delta.edits.error_null_member {
             edits.push(Edit::cut(span));
         }
         if is_behind_seam {
-            if !self.is_wanted_behind_seam(delta) {
+            let says_something =
+                delta.has_content() || delta.choices.iter().any(|choice| choice.finish.is_some());
+            if !says_something {
+                // A second role, an empty delta and the attempt's own usage are not the client's to see.
                 return;
             }
+            self.recovered = true;
             if let (Some(span), Some(id)) = (delta.edits.id, &self.identity.id) {
                 edits.push(Edit { span, with: id.clone() });
             }
@@ -43,33 +42,35 @@ impl Exchange {
             if let Some(span) = delta.edits.role_member {
                 edits.push(Edit::cut(span));
             }
-            self.recovered |=
-                delta.has_content() || delta.choices.iter().any(|choice| choice.finish.is_some());
+            if let Some(span) = delta.edits.usage {
+                // The sum of all attempts follows in a frame of its own.
+                edits.push(Edit { span, with: Bytes::from_static(b"null") });
+            }
         } else {
-            self.note_identity(&frame, delta);
+            self.note_identity(&frame, &delta);
         }
-        self.ledger.text_bytes += delta.text.iter().map(|span| span.end - span.start).sum::<usize>();
-        self.partial.note(&frame, delta);
+        let text_bytes: usize = delta.text.iter().map(|span| span.end - span.start).sum();
+        self.ledger.text_bytes += text_bytes + joint.len();
+        self.partial.note(&frame, &delta, joint);
         self.chunk.extend(edit::apply(frame, &mut edits));
     }
 
-    /// Behind a seam a second role, an empty delta and the attempt's own usage are not the client's to see.
-    fn is_wanted_behind_seam(&self, delta: &Delta) -> bool {
-        delta.has_content() || delta.choices.iter().any(|choice| choice.finish.is_some())
-    }
-
-    /// Keeps what the stream's first frames call themselves. An empty id is none.
+    /// Keeps what the stream's frames call themselves, from the first that does: some begin with an empty id, null
+    /// or zero.
     fn note_identity(&mut self, frame: &Frame, delta: &Delta) {
-        let value = |span: Span| -> Bytes {
+        let value = |span: Span| -> Option<Bytes> {
             let mut text = Vec::with_capacity(span.end - span.start);
             frame.copy_payload(span.start, span.end, &mut text);
-            Bytes::from(text)
+            let is_one = !matches!(text.as_slice(), b"\"\"" | b"null" | b"0");
+            is_one.then(|| Bytes::from(text))
         };
-        if let Some(span) =
-            delta.edits.id.filter(|span| self.identity.id.is_none() && span.end - span.start > 2)
-        {
-            self.identity.id = Some(value(span));
-            self.identity.created = delta.edits.created.map(value);
+        if self.identity.id.is_none() {
+            self.identity.id = delta.edits.id.and_then(value);
+        }
+        if self.identity.created.is_none() {
+            self.identity.created = delta.edits.created.and_then(value);
+        }
+        if self.identity.model.is_none() {
             self.identity.model = self.target().map(|(_, target)| target.model.clone());
         }
     }
@@ -84,7 +85,7 @@ impl Exchange {
         }
         let blocks = delta.has_content() && text.is_empty();
         attempt.held_bytes += frame.wire_len();
-        attempt.held.push(Held { frame, delta });
+        attempt.held.push(Held::new(frame, delta));
         let step = if blocks {
             // Reasoning or a call instead of text: there is no seam to look for.
             seam.finish(now)
@@ -120,7 +121,7 @@ impl Exchange {
             Step::Drop => {
                 // What else than text the frames said (a finish_reason) is kept.
                 if let Some(attempt) = &mut self.attempt {
-                    attempt.held.retain(|held| held.delta.text.is_empty());
+                    attempt.held.retain_mut(Held::drop_text);
                     attempt.held_bytes = attempt.held.iter().map(|held| held.frame.wire_len()).sum();
                 }
             }
@@ -139,18 +140,21 @@ impl Exchange {
 
     /// Forwards the held frames without the first `skip` units of their text.
     fn release(&mut self, mut skip: usize) {
-        for Held { frame, delta } in self.take_held() {
-            let mut cuts = SmallVec::new();
-            let mut delta = delta;
-            for span in &mut delta.text {
-                let cut = units_to_cut(&frame, *span, &mut skip);
+        for mut held in self.take_held() {
+            let mut joint = String::new();
+            let Held { frame, delta, cuts } = &mut held;
+            delta.text.retain(|span| {
+                let (cut, half) = units_to_cut(frame, *span, &mut skip);
                 if cut > 0 {
-                    cuts.push(Edit::cut(Span { start: span.start, end: span.start + cut }));
-                    span.start += cut;
+                    // A character that was written raw is cut in two: its second half is written as an escape.
+                    joint = half.map_or_else(String::new, |half| format!("\\u{half:04x}"));
+                    let span = Span { start: span.start, end: span.start + cut };
+                    cuts.push(Edit { span, with: Bytes::from(joint.clone()) });
                 }
-            }
-            delta.text.retain(|span| span.start < span.end);
-            self.emit_cut(frame, &delta, cuts);
+                span.start += cut;
+                span.start < span.end || half.is_some()
+            });
+            self.emit(held, joint.as_bytes());
         }
     }
 
@@ -171,20 +175,25 @@ impl Exchange {
     }
 }
 
-/// How many bytes of the span's text the next `skip` units take; `skip` is reduced by those.
-fn units_to_cut(frame: &Frame, span: Span, skip: &mut usize) -> usize {
+/// How many bytes of the span's text the next `skip` units take; `skip` is reduced by those. If the last of them is
+/// half of a character that is written raw, all of it is taken, and its other half is given.
+fn units_to_cut(frame: &Frame, span: Span, skip: &mut usize) -> (usize, Option<u16>) {
     if *skip == 0 {
-        return 0;
+        return (0, None);
     }
     let mut text = Vec::with_capacity(span.end - span.start);
     frame.copy_payload(span.start, span.end, &mut text);
-    let mut cut = 0;
+    let (mut cut, mut is_within) = (0, false);
     for unit in units(&text) {
         if *skip == 0 {
+            if is_within {
+                return (unit.end.unwrap_or(cut), Some(unit.value));
+            }
             break;
         }
         *skip -= 1;
+        is_within = unit.end.is_none();
         cut = unit.end.unwrap_or(cut);
     }
-    cut
+    (cut, None)
 }

@@ -54,7 +54,7 @@ impl Exchange {
         if attempt.seam.is_some() {
             self.hold_at_seam(frame, delta, now);
         } else if gate_is_open && attempt.held.is_empty() {
-            self.emit(frame, &delta);
+            self.emit(Held::new(frame, delta), b"");
         } else {
             attempt.hold(frame, delta);
             if has_content {
@@ -69,8 +69,8 @@ impl Exchange {
     /// The first content is there: the head goes out, if it has not, and what was held.
     pub(super) fn open_gate(&mut self) {
         self.commit_stream();
-        for Held { frame, delta } in self.take_held() {
-            self.emit(frame, &delta);
+        for held in self.take_held() {
+            self.emit(held, b"");
         }
     }
 
@@ -124,7 +124,7 @@ impl Exchange {
     /// Looks whether the answer has ended, or may be about to.
     pub(super) fn check_complete(&mut self, now: MonoTime) {
         let wanted = self.request.peek.n;
-        let settle = Deadline::after(now, self.plan.policy.settle);
+        let settle = Deadline::at(now.after(self.plan.policy.settle));
         let Some(attempt) = &mut self.attempt else { return };
         let is_finished = attempt.is_finished(wanted);
         if is_finished && attempt.is_done {

@@ -98,6 +98,15 @@ impl Intake {
         }
     }
 
+    /// Bytes of what is not whole yet: a head, a frame, the beginning of a body.
+    pub fn pending_bytes(&self) -> usize {
+        let frame = match &self.state {
+            State::Body { kind: Kind::Stream(framer), .. } => framer.pending_bytes(),
+            State::Head(_) | State::Body { .. } | State::Ended { .. } | State::Failed => 0,
+        };
+        self.unread.len() + frame
+    }
+
     /// Whether any byte of the response was seen.
     pub fn has_begun(&self) -> bool {
         self.has_begun
@@ -225,6 +234,11 @@ impl Intake {
 
     /// The body ended properly.
     fn end(&mut self, clean: bool, facts: &mut Vec<Fact>) {
+        if let State::Body { coding: Some(coding), .. } = &mut self.state
+            && coding.finish().is_err()
+        {
+            return self.fail(Fault::Cut, facts);
+        }
         if let State::Body { kind: Kind::Stream(framer), .. } = &mut self.state {
             let mut frames = Vec::new();
             framer.finish(&mut frames);

@@ -103,7 +103,8 @@ impl Exchange {
             FailureMode::Continue => policy.stream_failure.max_fallbacks,
             FailureMode::Terminate => 0,
         };
-        let again = self.ledger.redialled + u32::try_from(self.demoted.len()).unwrap_or(u32::MAX);
+        let demoted = u32::try_from(self.demoted.len()).unwrap_or(u32::MAX);
+        let again = self.ledger.redialled + demoted;
         let spent = 1 + self.retries + self.fallbacks + self.mid_stream_fallbacks + again;
         // A client that left may have cancelled the one that was awaited.
         let is_awaited = u32::from(self.pending.is_some());
@@ -113,6 +114,7 @@ impl Exchange {
             && self.fallbacks <= policy.max_fallbacks
             && self.mid_stream_fallbacks <= mid_stream_max
             && self.ledger.redialled <= asked
+            && usize::try_from(asked).is_ok_and(|asked| asked <= self.order.len().max(1))
             && (self.attempts + is_awaited + is_cancelled == spent || self.order.is_empty())
             && (self.ledger.mid_stream == 0 || self.committed.is_some())
     }

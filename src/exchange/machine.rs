@@ -213,9 +213,12 @@ impl Exchange {
         self.outcome
     }
 
-    /// Bytes held of the attempt's answer: frames before the commit or at the seam, a body that is collected.
+    /// Bytes held of answers: frames before the commit or at the seam, a body that is collected, the last upstream
+    /// answer, the partial.
     pub fn held_bytes(&self) -> usize {
-        self.attempt.as_ref().map_or(0, |attempt| attempt.held_bytes + attempt.body_bytes)
+        let of_attempt = |attempt: &Attempt| attempt.held_bytes + attempt.body_bytes;
+        let answer = self.last_answer.as_ref().map_or(0, |answer| answer.body.len());
+        self.attempt.as_deref().map_or(0, of_attempt) + answer + self.partial.text().len()
     }
 
     /// Content-bearing frames of the attempt under way so far.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! # Invariants ([`Exchange::check_invariants`], after every step in debug builds, the simulator and the fuzz target)
-//! * At most one response head; one terminal thing at most ([DONE] xor error frame), and nothing after it.
+//! * At most one response head; one terminal thing at most (`[DONE]` xor error frame), and nothing after it.
 //! * The text delivered is the concatenation of the forwarded deltas.
 //! * No attempt is opened after the client left, nor past the budgets; every opened attempt is closed once.
 //! * `poll_timeout` is None only when the exchange has ended, unless no limit is set at all.

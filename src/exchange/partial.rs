@@ -36,8 +36,8 @@ impl Partial {
         Self { gate, is_kept, bytes_max, ..Self::default() }
     }
 
-    /// Notes that a frame is being delivered.
-    pub fn note(&mut self, frame: &Frame, delta: &Delta) {
+    /// Notes that a frame is being delivered, with `joint` before its text.
+    pub fn note(&mut self, frame: &Frame, delta: &Delta, joint: &[u8]) {
         if !delta.has_content() {
             return;
         }
@@ -47,6 +47,7 @@ impl Partial {
         if self.is_given_up() {
             return;
         }
+        self.text.extend_from_slice(joint);
         for span in &delta.text {
             frame.copy_payload(span.start, span.end, &mut self.text);
         }

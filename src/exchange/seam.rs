@@ -152,7 +152,13 @@ impl Seam {
                 Step::Release { skip: 0, kind: SeamKind::Restart }
             }
             State::CatchingUp { .. } => Step::Depart,
-            State::Undecided { .. } => self.decide(Wait::AnswerEnded, now),
+            State::Undecided { .. } => match (self.decide(Wait::AnswerEnded, now), self.state) {
+                (Step::Drop, State::CatchingUp { matched, .. }) if matched == self.partial.len() => {
+                    Step::Release { skip: matched, kind: SeamKind::Restart }
+                }
+                (Step::Drop, _) => Step::Depart,
+                (decided, _) => decided,
+            },
         }
     }
 
@@ -190,6 +196,12 @@ impl Seam {
     /// The new text simply goes on.
     fn go_on(&self) -> Step {
         let kind = if self.is_native { SeamKind::Exact } else { SeamKind::None };
+        if let (Some(half @ 0xd800..=0xdbff), Some(first)) = (self.partial.last(), self.held.first())
+            && half == first
+        {
+            // The partial ends within a character, of which an upstream can only be told nothing.
+            return Step::Release { skip: 1, kind };
+        }
         let skip = if self.removes_doubled_space { self.doubled_space(0) } else { 0 };
         Step::Release { skip, kind }
     }

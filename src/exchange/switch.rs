@@ -90,8 +90,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// A continuation that was refused as malformed is asked for once more in the next mode, and so is every later one
-    /// of that upstream. False: the refusal was not about the mode, or the attempt was the second already.
+    /// A continuation that was refused as malformed is asked for once more in the next mode; once that has worked, so is
+    /// every later one of that upstream. False: the refusal was not about the mode, or the attempt was the second already.
     fn demote(&mut self, attempt: &Attempt, cause: &Cause) -> bool {
         let (Cause::Status(error) | Cause::InBand(error)) = cause else { return false };
         let is_second = self.demoted.iter().any(|(target, _)| *target == attempt.target);
@@ -148,8 +148,11 @@ impl Exchange {
             Cause::DeadlinePassed => ("deadline_passed", None),
             _ => (trigger, None),
         };
-        let mut message =
-            format!("The answer is incomplete: the upstream failed while writing it ({trigger}).");
+        let mut message = if matches!(cause, Cause::DeadlinePassed) {
+            "The answer is incomplete: it took longer than timeouts.total allows.".to_owned()
+        } else {
+            format!("The answer is incomplete: the upstream failed while writing it ({trigger}).")
+        };
         if let Some(words) = words {
             message.push_str(" It said: ");
             message.push_str(words);

@@ -18,12 +18,14 @@ pub enum CodingError {
     Unknown(String),
     #[error("the coded body is broken: {0}")]
     Broken(io::Error),
+    #[error("the coded body ends in the middle of its coding")]
+    Truncated,
     #[error("the coded body expands to more than {EXPANDED_MAX} bytes in one read")]
     Bomb,
 }
 
-/// Undoes one coding.
-pub struct CodingDecoder(Kind);
+/// Undoes one coding. The flag: whether it was given any byte.
+pub struct CodingDecoder(Kind, bool);
 
 enum Kind {
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
@@ -45,12 +47,13 @@ impl CodingDecoder {
             "br" => Kind::Brotli(Box::new(DecompressorWriter::new(Vec::new(), BROTLI_BUFFER))),
             _ => return Err(CodingError::Unknown(name.chars().take(40).collect())),
         };
-        Ok(Some(Self(kind)))
+        Ok(Some(Self(kind, false)))
     }
 
     /// What `input` decodes to so far; may be empty.
     pub fn decode(&mut self, input: &[u8]) -> Result<Bytes, CodingError> {
         let mut out = Vec::new();
+        self.1 |= !input.is_empty();
         for piece in input.chunks(PIECE) {
             self.write(piece).map_err(CodingError::Broken)?;
             out.append(self.decoded());
@@ -59,6 +62,19 @@ impl CodingDecoder {
             }
         }
         Ok(Bytes::from(out))
+    }
+
+    /// The body ended: was that the coding's end too? A body without any byte was never coded.
+    pub fn finish(&mut self) -> Result<(), CodingError> {
+        let is_whole = match &mut self.0 {
+            Kind::Deflate(_) => true,
+            _ if !self.1 => true,
+            Kind::Gzip(decoder) => decoder.try_finish().is_ok(),
+            Kind::Zlib(decoder) => decoder.try_finish().is_ok(),
+            Kind::RawDeflate(decoder) => decoder.try_finish().is_ok(),
+            Kind::Brotli(decoder) => decoder.close().is_ok(),
+        };
+        if is_whole { Ok(()) } else { Err(CodingError::Truncated) }
     }
 
     fn write(&mut self, piece: &[u8]) -> io::Result<()> {
@@ -136,6 +152,19 @@ mod tests {
                 out.extend_from_slice(&decoder.decode(&[byte]).unwrap());
             }
             assert_eq!(out, TEXT, "{coding}");
+        }
+    }
+
+    #[test]
+    fn a_body_cut_within_its_coding_is_told_from_a_whole_one() {
+        for (name, coding) in [("gzip", "gzip"), ("deflate", "zlib"), ("deflate", "raw")] {
+            let whole = coded(coding, TEXT);
+            for len in 0..=whole.len() {
+                let mut decoder = CodingDecoder::new(name.as_bytes()).unwrap().unwrap();
+                decoder.decode(&whole[..len]).unwrap();
+                let is_whole = len == 0 || len == whole.len();
+                assert_eq!(decoder.finish().is_ok(), is_whole, "{coding}: {len} of {}", whole.len());
+            }
         }
     }
 

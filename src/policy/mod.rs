@@ -2,6 +2,7 @@
 
 pub mod backoff;
 pub mod balance;
+pub mod cooldown;
 pub mod retry;
 pub mod trigger;
 
@@ -24,11 +25,33 @@ pub struct RoutePolicy {
     pub expose_upstream_errors: bool,
     /// How long a body may stay open after the answer's end.
     pub settle: Duration,
+    pub cooldown: Cooldown,
+    pub when_all_unavailable: WhenAllUnavailable,
     /// Whether an answer is continued although tools were offered, as long as none was called.
     pub continue_with_tools: bool,
     /// What an upstream that does not continue natively is told; None: a sentence of Baton's own.
     pub continuation_prompt: Option<String>,
     pub stream_failure: StreamFailure,
+}
+
+/// When a target that fails is kept out of rotation, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cooldown {
+    /// Failures within `window`, without a success between them, that open the target; 0: none ever does.
+    pub failures: u32,
+    pub window: Duration,
+    /// How long the first opening lasts; each further one in a row lasts twice as long.
+    pub open: Duration,
+    pub open_max: Duration,
+}
+
+/// What follows when every target that is left is cooling down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenAllUnavailable {
+    /// One of them is asked all the same.
+    TryAnyway,
+    /// None is: 503 before the commit, the end without recovery after it.
+    Fail,
 }
 
 /// Retries of one and the same target, before the commit.
@@ -65,7 +88,7 @@ pub struct StreamFailure {
     pub mode: FailureMode,
     /// The triggers that are continued.
     pub on: Vec<Trigger>,
-    /// How many dispatched targets may fail to carry the answer on.
+    /// How many further targets may be asked to carry the answer on, in all.
     pub max_fallbacks: u32,
 }
 
@@ -174,6 +197,8 @@ pub(crate) mod tests {
             fallback_on_config_faults: true,
             expose_upstream_errors: false,
             settle: MS(1_000),
+            cooldown: Cooldown { failures: 3, window: MS(30_000), open: MS(5_000), open_max: MS(60_000) },
+            when_all_unavailable: WhenAllUnavailable::TryAnyway,
             continue_with_tools: true,
             continuation_prompt: None,
             stream_failure: StreamFailure {

@@ -32,7 +32,7 @@ impl Failure {
     }
 }
 
-/// What forbids continuing an answer, whatever the config says.
+/// What forbids continuing an answer, whatever the config says; only [`Gate::ToolsOffered`] is the config's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     ToolCall,
@@ -149,8 +149,17 @@ mod tests {
     #[test]
     fn every_gate_terminates_what_would_go_on() {
         use Gate::*;
-        let gates =
-            [ToolCall, Reasoning, Refusal, StructuredOutput, PartialTooLong, ManyChoices, Logprobs, Audio];
+        let gates = [
+            ToolCall,
+            Reasoning,
+            Refusal,
+            StructuredOutput,
+            PartialTooLong,
+            ManyChoices,
+            Logprobs,
+            Audio,
+            ToolsOffered,
+        ];
         for gate in gates {
             assert_eq!(judge(Failure::Transport, Some(gate), &policy()), Terminate(Why::Gate(gate)));
         }

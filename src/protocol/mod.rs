@@ -107,6 +107,8 @@ pub struct Edits {
     pub role_member: Option<Span>,
     /// The member `"error":null` with one neighbouring comma, ready to be cut out.
     pub error_null_member: Option<Span>,
+    /// The value of the top-level `usage`, if it is not null.
+    pub usage: Option<Span>,
     /// The member `"usage":null` with one neighbouring comma, ready to be cut out.
     pub usage_null_member: Option<Span>,
 }

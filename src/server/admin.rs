@@ -29,6 +29,7 @@ use crate::actor::context::Shared;
 use crate::error::push_json_string;
 use crate::net::listener::{Listener, pause_after};
 use crate::net::{clock, rent, task};
+use crate::policy::cooldown;
 use crate::telemetry::Limit;
 use crate::time::MonoTime;
 
@@ -143,6 +144,9 @@ fn answer(request: &Request, state: &State) -> Response {
             metrics.open_streams.set(status.streams() as f64);
             metrics.open_connections.set(state.connections.load(Ordering::Relaxed) as f64);
             metrics.buffered_bytes.set(state.shared.budget.used() as f64);
+            for (target, health) in state.shared.health.states(clock::now()) {
+                metrics.target_state(target, health);
+            }
             with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics.render().into())
         }
         "/livez" => plain(StatusCode::OK, "ok\n"),
@@ -169,7 +173,8 @@ fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Res
 impl State {
     /// The JSON of `/status`.
     fn describe(&self) -> String {
-        let Shared { config, status, budget, .. } = &*self.shared;
+        let Shared { config, status, budget, health, .. } = &*self.shared;
+        let now = clock::now();
         let state = match (status.is_draining(), status.is_ready()) {
             (true, _) => "draining",
             (false, true) => "serving",
@@ -180,7 +185,7 @@ impl State {
              \"open_connections\":{},\"connections_max\":{},\"open_streams\":{},\"buffered_bytes\":{},\"cores\":",
             env!("CARGO_PKG_VERSION"),
             config.revision,
-            clock::now().since(self.started).as_secs_f64(),
+            now.since(self.started).as_secs_f64(),
             self.connections.load(Ordering::Relaxed),
             self.connections_max,
             status.streams(),
@@ -192,15 +197,23 @@ impl State {
                 "{{\"core\":{number},\"listeners\":{listeners},\"open_streams\":{streams}}}"
             ));
         });
+        out.push_str(",\"targets\":");
+        push_list(&mut out, health.states(now), |out, (label, state)| {
+            out.push_str("{\"target\":");
+            push_json_string(out, label);
+            out.push_str(&format!(",\"state\":\"{}\"", state.name()));
+            if let cooldown::State::Open { left } = state {
+                out.push_str(&format!(",\"for_ms\":{}", left.as_millis()));
+            }
+            out.push('}');
+        });
         out.push_str(",\"routes\":");
         push_list(&mut out, config.routes.iter(), |out, route| {
             out.push_str("{\"route\":");
             push_json_string(out, &route.name);
             out.push_str(",\"targets\":");
             push_list(out, route.targets.iter(), |out, target| {
-                out.push_str("{\"target\":");
                 push_json_string(out, &target.label);
-                out.push('}');
             });
             out.push('}');
         });

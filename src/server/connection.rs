@@ -234,6 +234,7 @@ impl Client {
         let (port, queue) = channel(credit);
         let queue = Rc::new(queue);
         self.inbox.begin_exchange(&queue);
+        let is_chat_stream = request.shape == Shape::ChatStream;
         let serve = Serve { route, limit, request, call: Arc::clone(&call), port, key, path, began, read };
         // The `Stream` accounts for the body from here on.
         drop(lease);
@@ -241,7 +242,8 @@ impl Client {
             tracing::error!(request_id = &*call.request_id, "the Core takes no requests any more");
         }
         let plan = context.plan(route, limit);
-        let mut reply = Reply::new(version, &call.request_id, keep_alive, &plan);
+        let mut reply = Reply::new(version, &call.request_id, &plan);
+        (reply.keep_alive, reply.is_chat_stream) = (keep_alive, is_chat_stream);
         let next = self.relay(&queue, &mut reply).await;
         self.inbox.end_exchange();
         queue.client_gone_unless_ended();

@@ -27,6 +27,8 @@ pub struct Reply<'a> {
     pub request_id: &'a str,
     pub keep_alive: bool,
     pub plan: &'a Plan,
+    /// Its frames are the client's own protocol: an error can be said in one.
+    pub is_chat_stream: bool,
     framing: Framing,
 }
 
@@ -41,8 +43,8 @@ enum Framing {
 }
 
 impl<'a> Reply<'a> {
-    pub fn new(version: Version, request_id: &'a str, keep_alive: bool, plan: &'a Plan) -> Self {
-        Self { version, request_id, keep_alive, plan, framing: Framing::None }
+    pub fn new(version: Version, request_id: &'a str, plan: &'a Plan) -> Self {
+        Self { version, request_id, keep_alive: false, plan, is_chat_stream: false, framing: Framing::None }
     }
 
     /// Whether the end of the connection would look like the end of the body.
@@ -124,8 +126,8 @@ impl<'a> Reply<'a> {
                 Response::from(error).encode(self.version, self.request_id, self.keep_alive, true, out);
                 Progress::Done
             }
-            Framing::Length => Progress::Cut,
-            Framing::Chunked | Framing::UntilClose => {
+            Framing::Length | Framing::Chunked | Framing::UntilClose if !self.is_chat_stream => Progress::Cut,
+            Framing::Length | Framing::Chunked | Framing::UntilClose => {
                 let row = Code::Internal.row();
                 let data = error_object(MESSAGE, row.kind, None, row.code);
                 self.encode_body([Bytes::from(format!("event: error\ndata: {data}\n\n"))], out);

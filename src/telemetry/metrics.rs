@@ -19,6 +19,7 @@ use metrics::{
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 use crate::exchange::SeamKind;
+use crate::policy::cooldown::State;
 pub use handles::{Requests, RouteMetrics, TargetMetrics};
 
 /// What the label `route` is where a request got to no route. A route of that name shares its series.
@@ -66,6 +67,7 @@ pub enum Metric {
     OpenStreams,
     OpenConnections,
     BufferedBytes,
+    TargetState,
     FramesSkipped,
     Overhead,
     LimitsReached,
@@ -73,7 +75,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Requests,
         Self::Attempts,
         Self::MidStreamFallbacks,
@@ -84,6 +86,7 @@ impl Metric {
         Self::OpenStreams,
         Self::OpenConnections,
         Self::BufferedBytes,
+        Self::TargetState,
         Self::FramesSkipped,
         Self::Overhead,
         Self::LimitsReached,
@@ -116,6 +119,8 @@ impl Metric {
                 "Client connections"),
             Self::BufferedBytes => ("baton_buffered_bytes", Gauge, Bytes, &[],
                 "What counts against limits.buffered_bytes"),
+            Self::TargetState => ("baton_target_state", Gauge, Count, &["target"],
+                "Whether a target is in rotation: 0 it is, 1 it is being probed, 2 it cools down"),
             Self::FramesSkipped => ("baton_frames_skipped_total", Counter, Count, &["reason"],
                 "Frames of upstreams that were dropped"),
             Self::Overhead => ("baton_overhead_seconds", Histogram(&WORK), Seconds, &[],
@@ -216,9 +221,9 @@ impl Metrics {
             skipped: SKIPPED.map(|reason| counters(Metric::FramesSkipped, reason)),
             limits: Limit::ALL.map(|limit| counters(Metric::LimitsReached, limit.name())),
             overhead: registry.histogram(Metric::Overhead, vec![]),
-            open_streams: registry.gauge(Metric::OpenStreams),
-            open_connections: registry.gauge(Metric::OpenConnections),
-            buffered_bytes: registry.gauge(Metric::BufferedBytes),
+            open_streams: registry.gauge(Metric::OpenStreams, vec![]),
+            open_connections: registry.gauge(Metric::OpenConnections, vec![]),
+            buffered_bytes: registry.gauge(Metric::BufferedBytes, vec![]),
             access_dropped: counters(Metric::LogLinesDropped, "access"),
             usage_dropped: counters(Metric::LogLinesDropped, "usage"),
             registry,
@@ -246,6 +251,16 @@ impl Metrics {
     pub fn frame_skipped(&self, reason: &str) {
         let at = SKIPPED.iter().position(|known| *known == reason).unwrap_or(SKIPPED.len() - 1);
         self.skipped[at].increment(1);
+    }
+
+    /// How a target stands. Its series is looked up: not for the cores.
+    pub fn target_state(&self, target: &Arc<str>, state: State) {
+        let value = match state {
+            State::Closed => 0.0,
+            State::HalfOpen => 1.0,
+            State::Open { .. } => 2.0,
+        };
+        self.registry.gauge(Metric::TargetState, vec![SharedString::from(Arc::clone(target))]).set(value);
     }
 
     /// The text of `GET /metrics`: Prometheus exposition format 0.0.4.
@@ -294,8 +309,8 @@ impl Registry {
         self.recorder.register_counter(&key(metric, values), &ORIGIN)
     }
 
-    fn gauge(&self, metric: Metric) -> Gauge {
-        self.recorder.register_gauge(&key(metric, vec![]), &ORIGIN)
+    fn gauge(&self, metric: Metric, values: Vec<SharedString>) -> Gauge {
+        self.recorder.register_gauge(&key(metric, values), &ORIGIN)
     }
 
     fn histogram(&self, metric: Metric, values: Vec<SharedString>) -> Histogram {

@@ -1,4 +1,10 @@
 //! The exchange machine, driven by scripted upstreams and a clock turned by hand; its outputs are looked at exactly.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
 
 #[path = "../exchange_support/mod.rs"]
 mod support;

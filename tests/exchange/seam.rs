@@ -1,1 +1,269 @@
-//! -
+//! The seam as the client sees it: what is repeated is taken out of the frames, and nothing else.
+
+use baton::policy::ContinuationMode;
+
+use crate::support::words::*;
+use crate::support::{Setup, World};
+
+const PARTIAL: &str = "The old sailor looked at the sea and thought of home. ";
+
+/// Cuts behind the partial and lets the second say the deltas (escaped text); its answer ends properly.
+fn join(mode: ContinuationMode, partial: &[&str], deltas: &[&str]) -> World {
+    let mut world = World::new(&Setup::stream(&[mode; 2]));
+    world.ok(0);
+    for piece in partial {
+        world.send(0, raw_text("a", piece));
+    }
+    world.fin(0).ok(1).send(1, role_b());
+    for delta in deltas {
+        world.advance(10).send(1, raw_text("bb", delta));
+    }
+    world.send(1, finish_b() + DONE);
+    world
+}
+
+/// (name, mode, partial, deltas, what of them is delivered, the seam)
+const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
+    ("goes on", ContinuationMode::Prefill, PARTIAL, &["Then."], "Then.", "exact"),
+    ("goes on, told to", ContinuationMode::Instruct, PARTIAL, &["Then."], "Then.", "none"),
+    (
+        "starts over",
+        ContinuationMode::Prefill,
+        PARTIAL,
+        &["The old sailor looke", "d at the sea and thought of home. ", "Then."],
+        "Then.",
+        "restart",
+    ),
+    (
+        "starts over, told to",
+        ContinuationMode::Instruct,
+        PARTIAL,
+        &["The old sailor looke", "d at the sea and thought of home. ", "Then."],
+        "Then.",
+        "restart",
+    ),
+    (
+        "starts over within a delta",
+        ContinuationMode::Instruct,
+        PARTIAL,
+        &["The old sailor looked at the sea and thought of home. Then."],
+        "Then.",
+        "restart",
+    ),
+    (
+        "repeats the end",
+        ContinuationMode::Instruct,
+        PARTIAL,
+        &["thought of ", "home. Then."],
+        "Then.",
+        "overlap",
+    ),
+    (
+        "repeats the end natively: kept",
+        ContinuationMode::Prefill,
+        PARTIAL,
+        &["of home. Then."],
+        "of home. Then.",
+        "exact",
+    ),
+    ("doubles the space", ContinuationMode::Instruct, PARTIAL, &[" Then."], "Then.", "none"),
+    ("doubles the space natively: kept", ContinuationMode::Prefill, PARTIAL, &[" Then."], " Then.", "exact"),
+    (
+        "ha ha ha",
+        ContinuationMode::Prefill,
+        "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ",
+        &["ha ha ha ha ha ha ha ha ha ha ha ha ha ha ", "ha!"],
+        "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha!",
+        "exact",
+    ),
+    (
+        "ha ha ha, told to",
+        ContinuationMode::Instruct,
+        "ha ha ha ha ha ha ",
+        &["ha ha ha ha ", "ha!"],
+        "ha ha ha ha ha!",
+        "none",
+    ),
+    (
+        "a table",
+        ContinuationMode::Prefill,
+        "| a | b |\\n|---|---|\\n| 1 | 2 |\\n",
+        &["| 1 | 2 |\\n", "| 1 | 2 |\\n"],
+        "| 1 | 2 |\\n| 1 | 2 |\\n",
+        "exact",
+    ),
+    (
+        "code",
+        ContinuationMode::Prefill,
+        "    }\\n    if a {\\n        b();\\n    }\\n",
+        &["    if a {\\n", "        b();\\n    }\\n"],
+        "    if a {\\n        b();\\n    }\\n",
+        "exact",
+    ),
+    (
+        "other escapes, told to",
+        ContinuationMode::Instruct,
+        "Sch\\u00f6n war es am See/Ufer. ",
+        &["Schön war es am ", "See\\/Ufer. Dann."],
+        "Dann.",
+        "restart",
+    ),
+];
+
+#[test]
+fn what_is_repeated_goes_and_nothing_else() {
+    for (name, mode, partial, deltas, want, kind) in SEAMS {
+        let world = join(*mode, &[partial], deltas);
+        let plain = |text: &str| serde_json::from_str::<String>(&format!("\"{text}\"")).expect("a text");
+        assert!(world.client.is_complete(), "{name}: {}", world.client.text_of_body());
+        assert_eq!(world.client.answer(), plain(partial) + &plain(want), "{name}");
+        assert_eq!(world.seams(), [*kind], "{name}");
+    }
+}
+
+#[test]
+fn a_restart_whose_last_frame_says_more_than_text_loses_only_its_text() {
+    for mode in [ContinuationMode::Prefill, ContinuationMode::Instruct] {
+        let mut world = World::new(&Setup::stream(&[mode; 2]));
+        world.ok(0).send(0, text(PARTIAL)).fin(0).ok(1);
+        world.send(1, text_b(&PARTIAL[..40]));
+        world.send(1, chunk_of("bb", &format!("\"content\":\"{}\"", &PARTIAL[40..]), "\"stop\"") + DONE);
+        assert!(world.client.is_complete());
+        assert_eq!(world.client.answer(), PARTIAL);
+        assert_eq!(world.client.finishes(), ["stop"], "the finish_reason is not lost");
+    }
+}
+
+#[test]
+fn a_restart_may_end_where_the_partial_does() {
+    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[&PARTIAL[..20], &PARTIAL[20..]]);
+    assert!(world.client.is_complete());
+    assert_eq!(world.client.answer(), PARTIAL);
+    assert_eq!(world.client.finishes(), ["stop"]);
+}
+
+#[test]
+fn a_restart_that_ends_short_is_a_failure() {
+    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[&PARTIAL[..20]]);
+    assert!(world.client.is_visibly_broken());
+    assert_eq!(world.client.answer(), PARTIAL);
+    assert_eq!(world.results(), ["cut", "restart_failed"]);
+}
+
+#[test]
+fn what_is_held_at_the_seam_goes_out_after_300_ms() {
+    let mut world = World::new(&Setup::pair());
+    world.ok(0).send(0, text(PARTIAL)).fin(0).ok(1);
+    world.take();
+    world.send(1, text_b("The ")).advance(299);
+    assert_eq!(world.take(), [""; 0]);
+    world.advance(1);
+    assert_eq!(world.client.answer(), format!("{PARTIAL}The "));
+    world.send(1, text_b("end.") + &finish_b() + DONE);
+    assert!(world.client.is_complete());
+}
+
+#[test]
+fn catching_up_takes_first_token_at_most_and_counts_as_progress() {
+    let setup = Setup::instructed().with(|setup| {
+        setup.timeouts.first_token = std::time::Duration::from_secs(10);
+        setup.timeouts.idle = std::time::Duration::from_secs(4);
+        setup.limits.heartbeat = std::time::Duration::ZERO;
+    });
+    let begin = || {
+        let mut world = World::new(&setup);
+        world.ok(0).send(0, text(PARTIAL)).fin(0).ok(1).send(1, text_b(&PARTIAL[..20]));
+        world
+    };
+    let mut world = begin();
+    world.advance(3_900).send(1, text_b(&PARTIAL[20..25])).advance(3_900).send(1, text_b(&PARTIAL[25..30]));
+    assert_eq!(world.results(), ["cut"], "not idle");
+    world.advance(2_199);
+    assert_eq!(world.outcome(), "none");
+    world.advance(1);
+    assert_eq!(world.results(), ["cut", "restart_failed"]);
+    assert!(world.client.is_visibly_broken());
+    let mut world = begin();
+    world.advance(4_000);
+    assert_eq!(world.results(), ["cut", "idle_timeout"]);
+}
+
+/// What a client of UTF-16 strings makes of the text of all chunks: lone halves of neighbours join.
+fn units_of(world: &World) -> String {
+    let mut escaped = String::new();
+    for event in world.client.events() {
+        if let Some((_, rest)) = event.split_once("\"content\":\"") {
+            escaped.push_str(&rest[..rest.find("\"}").expect("the text's end")]);
+        }
+    }
+    serde_json::from_str(&format!("\"{escaped}\"")).expect("whole characters")
+}
+
+#[test]
+fn characters_split_between_deltas_and_attempts_come_whole() {
+    let cases: &[(&str, ContinuationMode, &[&str], &[&str], &str)] = &[
+        ("split in the partial", ContinuationMode::Prefill, &["a \\ud83d", "\\ude00 b "], &["c"], "a 😀 b c"),
+        (
+            "split in the new text",
+            ContinuationMode::Instruct,
+            &["one two three "],
+            &["\\ud83d", "\\ude00."],
+            "one two three 😀.",
+        ),
+        (
+            "the cut is inside, the new text has all of it",
+            ContinuationMode::Prefill,
+            &["one two \\ud83d"],
+            &["😀 three"],
+            "one two 😀 three",
+        ),
+        (
+            "escaped",
+            ContinuationMode::Prefill,
+            &["one two \\ud83d"],
+            &["\\ud83d\\ude00 three"],
+            "one two 😀 three",
+        ),
+        ("told to", ContinuationMode::Instruct, &["one two \\ud83d"], &["😀 three"], "one two 😀 three"),
+        (
+            "in two deltas",
+            ContinuationMode::Prefill,
+            &["one two \\ud83d"],
+            &["\\ud83d", "\\ude00 three"],
+            "one two 😀 three",
+        ),
+        (
+            "a restart",
+            ContinuationMode::Instruct,
+            &["one two three \\ud83d"],
+            &["one two three ", "😀 four"],
+            "one two three 😀 four",
+        ),
+        (
+            "an overlap",
+            ContinuationMode::Instruct,
+            &["one two three \\ud83d"],
+            &["three 😀 four"],
+            "one two three 😀 four",
+        ),
+    ];
+    for (name, mode, partial, deltas, want) in cases {
+        let world = join(*mode, partial, deltas);
+        assert!(world.client.is_complete(), "{name}");
+        assert_eq!(units_of(&world), *want, "{name}");
+        let body: Result<serde_json::Value, _> = serde_json::from_slice(&world.attempts[&1].body);
+        assert!(body.is_ok(), "{name}: the request is valid JSON");
+    }
+}
+
+/// A second failure behind such a seam: the partial holds both halves.
+#[test]
+fn a_character_mended_at_a_seam_stands_whole_in_the_next_request() {
+    let setup = Setup::stream(&[ContinuationMode::Prefill; 3])
+        .with(|setup| setup.policy.stream_failure.max_fallbacks = 2);
+    let mut world = World::new(&setup);
+    world.ok(0).send(0, raw_text("a", "one two \\ud83d")).fin(0);
+    world.ok(1).send(1, raw_text("bb", "😀 three")).fin(1);
+    let body: serde_json::Value = serde_json::from_slice(&world.attempts[&2].body).expect("JSON");
+    assert_eq!(body["messages"][1]["content"], "one two 😀 three");
+}

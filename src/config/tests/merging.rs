@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::good;
 use crate::config::{Config, Route};
-use crate::policy::{FailureMode, Strategy, Trigger};
+use crate::policy::{Cooldown, FailureMode, Strategy, Trigger, WhenAllUnavailable};
 
 fn route(config: &Config) -> &Route {
     config.route("m").map(|(_, route)| route).unwrap()
@@ -74,6 +74,22 @@ fn a_partial_retry_keeps_the_other_keys() {
 }
 
 #[test]
+fn a_partial_cooldown_keeps_the_other_keys() {
+    let text = format!(
+        "[defaults]\nwhen_all_unavailable = 'fail'\ncooldown.open = '9s'\n[routes.m]\n{TARGET}\n\
+         cooldown = {{ failures = 0 }}\n[routes.n]\n{TARGET}\nwhen_all_unavailable = 'try_anyway'"
+    );
+    let config = good(&text);
+    let policy = &route(&config).policy;
+    let want = Cooldown { failures: 0, window: ms(30_000), open: ms(9_000), open_max: ms(60_000) };
+    assert_eq!(policy.cooldown, want);
+    assert_eq!(policy.when_all_unavailable, WhenAllUnavailable::Fail);
+    let other = &config.route("n").unwrap().1.policy;
+    assert_eq!(other.when_all_unavailable, WhenAllUnavailable::TryAnyway);
+    assert_eq!(other.cooldown, Cooldown { failures: 3, ..want });
+}
+
+#[test]
 fn a_list_replaces_the_list_below_it() {
     let text = format!(
         "[defaults]\nfallback_on_statuses = [408]\nfallback_on_codes = ['x']\nstrategy = 'round_robin'\n\
@@ -109,6 +125,9 @@ fn the_built_in_policy_is_the_documented_one() {
     assert_eq!(policy.max_fallbacks, 8);
     assert_eq!(policy.fallback_on_codes, ["context_length_exceeded"]);
     assert_eq!(policy.settle, ms(1000));
+    let cooldown = Cooldown { failures: 3, window: ms(30_000), open: ms(5_000), open_max: ms(60_000) };
+    assert_eq!(policy.cooldown, cooldown);
+    assert_eq!(policy.when_all_unavailable, WhenAllUnavailable::TryAnyway);
     assert!(policy.retry_on_429 && policy.fallback_on_config_faults && !policy.expose_upstream_errors);
 }
 

@@ -155,7 +155,11 @@ impl Found {
                 self.delta.edits.usage_null_member = Some(member_span(scan, key));
                 return Ok(true);
             }
-            b"usage" => self.delta.usage = read_usage(scan)?.or(self.delta.usage),
+            b"usage" => {
+                let (usage, span) = read_usage(scan)?;
+                self.delta.usage = usage.or(self.delta.usage);
+                self.delta.edits.usage = Some(span);
+            }
             b"x_groq" | b"response" if scan.kind()? == Kind::Object => self.read_inner(scan, &name)?,
             _ => {
                 let value = scan.value()?;
@@ -192,7 +196,7 @@ impl Found {
                     self.failed |= report == Report::Failure && outer == b"x_groq";
                 }
                 b"usage" if outer == b"x_groq" => {
-                    let usage = read_usage(scan)?;
+                    let (usage, _) = read_usage(scan)?;
                     self.delta.usage = self.delta.usage.or(usage);
                 }
                 _ => {
@@ -266,12 +270,12 @@ pub(super) fn member_span(scan: &Scan<'_>, key: Key) -> Span {
     }
 }
 
-/// Token counts; one that is missing follows from the other two.
-fn read_usage(scan: &mut Scan<'_>) -> Result<Option<Usage>, Broken> {
+/// Token counts, and where they stand; one that is missing follows from the other two.
+fn read_usage(scan: &mut Scan<'_>) -> Result<(Option<Usage>, Span), Broken> {
     if scan.kind()? != Kind::Object {
-        scan.value()?;
-        return Ok(None);
+        return Ok((None, scan.value()?.span));
     }
+    let start = scan.at();
     let (mut prompt, mut completion, mut total) = (None, None, None);
     let mut members = scan.object()?;
     while let Some(key) = scan.member(&mut members)? {
@@ -284,14 +288,15 @@ fn read_usage(scan: &mut Scan<'_>) -> Result<Option<Usage>, Broken> {
             _ => {}
         }
     }
+    let span = Span { start, end: scan.at() };
     if prompt.is_none() && completion.is_none() && total.is_none() {
-        return Ok(None);
+        return Ok((None, span));
     }
     let rest = |part: Option<u64>| total.unwrap_or(0).saturating_sub(part.unwrap_or(0));
     let prompt_tokens = prompt.unwrap_or_else(|| rest(completion));
     let completion_tokens = completion.unwrap_or_else(|| rest(prompt));
     let total_tokens = total.unwrap_or_else(|| prompt_tokens.saturating_add(completion_tokens));
-    Ok(Some(Usage { prompt_tokens, completion_tokens, total_tokens }))
+    Ok((Some(Usage { prompt_tokens, completion_tokens, total_tokens }), span))
 }
 
 /// Whether a text that cannot be read had begun a text value, of one byte at least: then text was lost. So was

@@ -101,6 +101,8 @@ fn every_metric_is_rendered_with_its_kind() {
     metrics.frame_skipped("a reason from the future");
     metrics.reached(Limit::Head);
     metrics.overhead.record(0.00002);
+    metrics.target_state(&Arc::from("b/m"), State::Open { left: Duration::from_secs(1) });
+    metrics.target_state(&Arc::from("b/m"), State::HalfOpen);
     let text = metrics.render();
     for row in Metric::ALL.map(Metric::row) {
         let kind = match row.kind {
@@ -118,6 +120,7 @@ fn every_metric_is_rendered_with_its_kind() {
         "baton_frames_skipped_total{reason=\"other\"} 1",
         "baton_frames_skipped_total{reason=\"foreign\"} 1",
         "baton_limits_reached_total{limit=\"head\"} 1",
+        "baton_target_state{target=\"b/m\"} 1",
         "baton_limits_reached_total{limit=\"window\"} 0",
         "baton_inter_token_seconds_bucket{target=\"b/m\",le=\"60\"} 0",
         "baton_inter_token_seconds_bucket{target=\"b/m\",le=\"+Inf\"} 1",

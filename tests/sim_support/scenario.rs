@@ -1,0 +1,176 @@
+//! What one seed makes up: a policy, a request, an answer that every upstream would give, and how its text is cut.
+
+use std::time::Duration;
+
+use baton::exchange::Shape;
+use baton::policy::{ContinuationMode, FailureMode, PrefillFlags, Trigger};
+use fastrand::Rng;
+
+use crate::support::setup::MS;
+use crate::support::{Setup, words};
+
+/// One exchange to be simulated.
+pub struct Scenario {
+    pub setup: Setup,
+    /// The text of the answer, as every upstream knows it.
+    pub answer: String,
+    pub max_tokens: Option<u64>,
+    /// How often an upstream does what it should not, of 100.
+    pub faults: u8,
+}
+
+impl Scenario {
+    pub fn new(rng: &mut Rng) -> Self {
+        let shape = match rng.u8(..10) {
+            0 => Shape::ChatPlain,
+            1 => Shape::Opaque,
+            _ => Shape::ChatStream,
+        };
+        let modes: Vec<_> = (0..rng.usize(1..=5)).map(|_| mode(rng)).collect();
+        let answer = if modes.contains(&ContinuationMode::Instruct) { tellable(rng) } else { any_text(rng) };
+        let include_usage = rng.bool();
+        let max_tokens = (rng.u8(..4) == 0).then(|| rng.u64(1..40));
+        let mut setup = Setup::stream(&modes);
+        setup.shape = shape;
+        setup.body = body(shape, include_usage, max_tokens, rng);
+        setup.seed = rng.u64(..);
+        setup.prefill_flags = pick(rng, &[PrefillFlags::None, PrefillFlags::Vllm, PrefillFlags::Prefix]);
+        set_policy(&mut setup, rng);
+        set_limits(&mut setup, rng);
+        let faults = pick(rng, &[10, 40, 70, 90]);
+        Self { setup, answer, max_tokens, faults }
+    }
+}
+
+pub fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
+    choices[rng.usize(..choices.len())]
+}
+
+fn mode(rng: &mut Rng) -> ContinuationMode {
+    match rng.u8(..10) {
+        0 if rng.bool() => ContinuationMode::None,
+        0..=4 => ContinuationMode::Instruct,
+        _ => ContinuationMode::Prefill,
+    }
+}
+
+fn set_policy(setup: &mut Setup, rng: &mut Rng) {
+    let policy = &mut setup.policy;
+    policy.retry.max_retries = rng.u32(..3);
+    policy.retry.streaming_max_retries = rng.u32(..3);
+    policy.max_fallbacks = rng.u32(..4);
+    policy.retry_on_429 = rng.u8(..4) > 0;
+    policy.fallback_on_config_faults = rng.u8(..4) > 0;
+    policy.fallback_on_statuses = if rng.bool() { vec![404] } else { vec![] };
+    policy.settle = MS(pick(rng, &[0, 500, 1_000]));
+    policy.stream_failure.max_fallbacks = rng.u32(..5);
+    if rng.u8(..8) == 0 {
+        policy.stream_failure.mode = FailureMode::Terminate;
+    }
+    if rng.u8(..8) == 0 {
+        policy.stream_failure.on = Trigger::ALL.into_iter().filter(|_| rng.bool()).collect();
+    }
+}
+
+fn set_limits(setup: &mut Setup, rng: &mut Rng) {
+    setup.timeouts.first_token = MS(pick(rng, &[0, 800, 20_000, 60_000]));
+    setup.timeouts.idle = MS(pick(rng, &[0, 800, 20_000, 30_000]));
+    setup.timeouts.response = MS(pick(rng, &[0, 2_000, 60_000]));
+    setup.timeouts.total = MS(if rng.u8(..8) == 0 { pick(rng, &[1_000, 20_000]) } else { 0 });
+    setup.limits.heartbeat = MS(pick(rng, &[0, 400, 15_000]));
+    setup.limits.partial = pick(rng, &[1 << 20, 1 << 20, 100]);
+    if setup.timeouts.total == Duration::ZERO {
+        // Something must end what a silent upstream began.
+        for limit in [&mut setup.timeouts.first_token, &mut setup.timeouts.idle, &mut setup.timeouts.response]
+        {
+            *limit = (*limit).max(MS(800));
+        }
+    }
+}
+
+fn body(shape: Shape, include_usage: bool, max_tokens: Option<u64>, rng: &mut Rng) -> String {
+    if shape == Shape::Opaque {
+        let stream = if rng.bool() { ",\"stream\":true" } else { "" };
+        return format!(r#"{{"model":"r","input":"Hi"{stream}}}"#);
+    }
+    let system = pick(rng, &["", r#"{"role":"system","content":"Be brief."},"#]);
+    let user = pick(rng, &[r#""Hi""#, r#"[{"type":"text","text":"Hi"}]"#]);
+    let mut body = format!(r#"{{"model":"r","messages":[{system}{{"role":"user","content":{user}}}]"#);
+    if shape == Shape::ChatStream {
+        body.push_str(",\"stream\":true");
+        if include_usage {
+            body.push_str(r#","stream_options":{"include_usage":true}"#);
+        }
+    }
+    if let Some(tokens) = max_tokens {
+        body.push_str(&format!(",\"max_tokens\":{tokens}"));
+    }
+    body.push('}');
+    body
+}
+
+/// Words that come once each: no part of the text can be taken for another.
+fn tellable(rng: &mut Rng) -> String {
+    let tails = ["", "é", "😀", "\"", "\\", "/", "你好", ","];
+    (0..rng.usize(3..60))
+        .map(|n| format!("w{n}{} ", pick(rng, &tails)))
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
+}
+
+/// What an upstream that continues token by token may be given: repeats, code, tables, white space.
+fn any_text(rng: &mut Rng) -> String {
+    let line = match rng.u8(..5) {
+        0 => return tellable(rng),
+        1 => "ha ",
+        2 => "    if a {\n        b();\n    }\n\n",
+        3 => "| 1 | 2 |\n",
+        _ => "  \n",
+    };
+    line.repeat(rng.usize(1..40)) + "end."
+}
+
+/// Where an answer is cut into deltas: behind whole characters.
+pub fn deltas(text: &str, rng: &mut Rng) -> Vec<String> {
+    let mut deltas = Vec::new();
+    let mut delta = String::new();
+    let mean = pick(rng, &[1, 4, 20]);
+    for c in text.chars() {
+        delta.push(c);
+        if rng.usize(..mean) == 0 {
+            deltas.push(std::mem::take(&mut delta));
+        }
+    }
+    if !delta.is_empty() {
+        deltas.push(delta);
+    }
+    deltas
+}
+
+/// The deltas as servers write them: raw, or escaped, or with a character's halves in two deltas.
+pub fn written(deltas: &[String], rng: &mut Rng) -> Vec<String> {
+    let style = rng.u8(..3);
+    let mut out: Vec<String> = Vec::new();
+    for delta in deltas {
+        if style == 0 {
+            out.push(words::escaped(delta));
+            continue;
+        }
+        let mut text = String::new();
+        for c in delta.chars() {
+            if c.is_ascii() {
+                text.push_str(&words::escaped(&c.to_string()));
+                continue;
+            }
+            for (at, unit) in c.encode_utf16(&mut [0; 2]).iter().enumerate() {
+                if at == 1 && style == 2 {
+                    out.push(std::mem::take(&mut text));
+                }
+                text.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+        out.push(text);
+    }
+    out
+}
