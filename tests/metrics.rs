@@ -9,15 +9,12 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use baton::telemetry::Metric;
 use serde_json::{Value, json};
 
-use support::client::request_bytes;
 use support::openai::{self, ask, ask_plain, beginning, ch, chunk, stream_as};
 use support::upstream::{closed_port, send};
 use support::*;
@@ -266,6 +263,23 @@ fn clients_that_do_not_read_and_clients_too_many_are_counted() {
         ],
     );
     assert!(!metrics(&proxy).contains("baton_limits_reached_total{limit=\"window\"} 0"));
+}
+
+#[test]
+fn a_target_that_cools_down_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = watched(Config::chat([&closed_port()]), dir.path()).set(
+        "routes.chat",
+        "cooldown",
+        "{ failures = 1, open = \"60s\" }",
+    );
+    let proxy = Proxy::start(&config);
+    wait_for_metrics(&proxy, &["baton_target_state{target=\"up1/model-1\"} 0"]);
+    assert_eq!(proxy.ask(&ask_plain("chat")).response().status, 503);
+    wait_for_metrics(&proxy, &["baton_target_state{target=\"up1/model-1\"} 2"]);
+    let status: Value = serde_json::from_slice(&admin(&proxy, "/status").body).unwrap();
+    assert_has(&status["targets"][0], json!({ "target": "up1/model-1", "state": "open" }));
+    assert!(status["targets"][0]["for_ms"].as_u64().unwrap() > 1000, "{status}");
 }
 
 #[test]

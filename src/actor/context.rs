@@ -10,6 +10,7 @@ use rustls::pki_types::ServerName;
 use send_wrapper::SendWrapper;
 
 use super::budget::Budget;
+use super::health::Health;
 use super::modes::Modes;
 use super::observer::Observer;
 use super::status::{CoreStatus, Status};
@@ -28,6 +29,7 @@ use crate::telemetry::{SinkError, Telemetry};
 pub struct Shared {
     pub config: Config,
     pub modes: Modes,
+    pub health: Health,
     pub tls: Vec<Option<UpstreamTls>>,
     pub budget: Budget,
     pub telemetry: Arc<Telemetry>,
@@ -62,8 +64,8 @@ impl Shared {
         let tls = config.upstreams.iter().map(upstream_tls).collect::<Result<_, TlsConfigError>>()?;
         let budget = Budget::new(config.limits.buffered_bytes.unwrap_or_else(quarter_of_memory), cores);
         let telemetry = Arc::new(Telemetry::new(&config)?);
-        let status = Status::new(cores);
-        Ok(Self { config, modes, tls, budget, telemetry, status, observer })
+        let (health, status) = (Health::new(&config), Status::new(cores));
+        Ok(Self { config, modes, health, tls, budget, telemetry, status, observer })
     }
 
     /// Whether every file that the upstreams name can be read and holds what it should.

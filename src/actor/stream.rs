@@ -17,7 +17,7 @@ use super::timers::TimerId;
 use super::turn;
 use super::upstream::{Upstream, UpstreamArgs, UpstreamMsg};
 use crate::exchange::{
-    AttemptId, Exchange, Fact, FallbackLimit, Fault, Input, Output, Record, Request, Shape,
+    AttemptId, Breakers, Exchange, Fact, FallbackLimit, Fault, Input, Output, Record, Request, Shape,
 };
 use crate::net::clock;
 use crate::policy::balance;
@@ -122,7 +122,9 @@ impl Actor for Stream {
         let lease = SendWrapper::new(core.shared.budget.lease(core.core));
         let (shape, body_bytes) = (request.shape, request.body.len());
         let (now, unix_now) = (clock::now(), clock::unix_now().0);
-        let exchange = Exchange::new(plan, request, order, now, unix_now, fastrand::u64(..));
+        let shared = Arc::clone(&core.shared);
+        let breakers = Breakers::new(move |target, event, now| shared.health.step(route, target, event, now));
+        let exchange = Exchange::new(plan, request, order, now, unix_now, fastrand::u64(..), breakers);
         core.status().stream_opened();
         Ok(StreamState {
             exchange,

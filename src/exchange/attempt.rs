@@ -10,6 +10,7 @@ use super::seam::Seam;
 use super::{AttemptId, Kind, Shape};
 use crate::http1::ResponseHead;
 use crate::policy::Timeouts;
+use crate::policy::cooldown::Ticket;
 use crate::protocol::{Delta, Finish, Usage};
 use crate::sse::Frame;
 use crate::time::{Deadline, MonoTime};
@@ -25,6 +26,8 @@ pub(super) struct Attempt {
     pub kind: Kind,
     pub dispatched: MonoTime,
     pub timeouts: Timeouts,
+    /// The target's breaker as it stood at the dispatch.
+    pub ticket: Ticket,
     /// Kept until the commit takes its headers.
     pub head: Option<Box<ResponseHead>>,
     pub status: Option<u16>,
@@ -91,6 +94,7 @@ impl Attempt {
             kind,
             dispatched: now,
             timeouts,
+            ticket: Ticket::default(),
             head: None,
             status: None,
             request_id: None,

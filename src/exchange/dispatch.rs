@@ -7,28 +7,36 @@ use super::attempt::Attempt;
 use super::machine::{Exchange, Pending};
 use super::{AttemptId, Cause, Fault, Kind, Output, Shape, Target};
 use crate::policy::backoff::backoff;
+use crate::policy::cooldown::Ticket;
 use crate::policy::retry::{self, Outcome, Progress, Refusal, Verdict};
 use crate::protocol::InBandError;
 use crate::time::MonoTime;
 
 impl Exchange {
-    /// Opens an attempt at the current target with the client's request.
-    pub(super) fn dispatch(&mut self, kind: Kind, now: MonoTime) {
-        let Some((index, target)) = self.target() else {
-            return self.answer_failure(&Cause::Fault(Fault::ConnectFailed), now);
-        };
-        let (model, span) = (target.model.clone(), self.request.peek.model_span);
+    /// Opens an attempt at a target with the client's request.
+    pub(super) fn open_request(&mut self, target: usize, kind: Kind, ticket: Ticket, now: MonoTime) {
+        let (model, span) = (self.plan.targets[target].model.clone(), self.request.peek.model_span);
         let body = &self.request.body;
         let spliced = [body.slice(..span.start), model, body.slice(span.end..)];
-        self.open(index, kind, spliced.into_iter().collect(), now);
+        self.open(target, kind, spliced.into_iter().collect(), ticket, now);
     }
 
-    pub(super) fn open(&mut self, target: usize, kind: Kind, body: SmallVec<[Bytes; 4]>, now: MonoTime) {
+    pub(super) fn open(
+        &mut self,
+        target: usize,
+        kind: Kind,
+        body: SmallVec<[Bytes; 4]>,
+        ticket: Ticket,
+        now: MonoTime,
+    ) {
         debug_assert!(self.attempt.is_none());
         let attempt = AttemptId(self.attempts);
         self.attempts += 1;
+        self.first_position.get_or_insert(self.position);
         let timeouts = self.plan.targets[target].timeouts;
-        self.attempt = Some(Box::new(Attempt::new(attempt, target, kind, timeouts, now)));
+        let mut opened = Box::new(Attempt::new(attempt, target, kind, timeouts, now));
+        opened.ticket = ticket;
+        self.attempt = Some(opened);
         let fresh = self.redialled;
         self.queue(Output::Open { attempt, target, kind, body, fresh });
     }
@@ -55,7 +63,7 @@ impl Exchange {
         let so_far = Progress {
             streamed: self.request.shape == Shape::ChatStream || self.request.peek.stream,
             retries: self.retries,
-            first_target: self.position == 0,
+            first_target: self.first_position == Some(self.position),
             redialled: self.redialled,
             next_target: self.position + 1 < self.order.len()
                 && self.fallbacks < self.plan.policy.max_fallbacks,
@@ -92,7 +100,7 @@ impl Exchange {
     }
 
     /// The row of the table that speaks of the cause.
-    fn outcome_of(&mut self, attempt: &Attempt, cause: &Cause, now: MonoTime) -> Outcome {
+    pub(super) fn outcome_of(&mut self, attempt: &Attempt, cause: &Cause, now: MonoTime) -> Outcome {
         match cause {
             Cause::Fault(fault) => match fault {
                 Fault::ConnectFailed => Outcome::ConnectFailed,
@@ -112,7 +120,7 @@ impl Exchange {
             Cause::Empty | Cause::Answered => Outcome::Empty,
             Cause::TooLarge => Outcome::TooLarge,
             Cause::NotAnAnswer => Outcome::Protocol,
-            Cause::DeadlinePassed | Cause::ClientGone => Outcome::DeadlinePassed,
+            Cause::DeadlinePassed | Cause::ClientGone | Cause::CoolingDown => Outcome::DeadlinePassed,
         }
     }
 

@@ -74,7 +74,9 @@ impl Intake {
             if !self.read_head(facts) {
                 return;
             }
-            chunk = self.unread.split().freeze();
+            // What stands behind the head is a slice of the read, not of the copy that the head was read from.
+            chunk = chunk.split_off(chunk.len().saturating_sub(self.unread.len()));
+            self.unread.clear();
         }
         self.read_body(chunk, facts);
     }

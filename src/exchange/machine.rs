@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::answer::Answer;
 use super::attempt::{Attempt, Limit};
+use super::breakers::Breakers;
 use super::invariants::Ledger;
 use super::partial::Partial;
 use super::{AttemptId, Cause, Fact, Input, Kind, Output, Plan, Record, Request, Shape, StreamOutcome};
@@ -56,6 +57,9 @@ pub struct Exchange {
     pub(super) seed: u64,
     pub(super) attempt: Option<Box<Attempt>>,
     pub(super) attempts: u32,
+    /// The place of the first target that was asked: only that one is retried.
+    pub(super) first_position: Option<usize>,
+    pub(super) breakers: Breakers,
     pub(super) pending: Option<Pending>,
     pub(super) retries: u32,
     pub(super) redialled: bool,
@@ -90,7 +94,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// Begins an exchange and dispatches its first attempt. `order` must not be empty. `unix_now`: seconds, for
-    /// Retry-After dates; `seed`: what jitter is drawn from.
+    /// Retry-After dates; `seed`: what jitter is drawn from; `breakers`: asked before every dispatch.
     pub fn new(
         plan: Arc<Plan>,
         request: Request,
@@ -98,6 +102,7 @@ impl Exchange {
         now: MonoTime,
         unix_now: u64,
         seed: u64,
+        breakers: Breakers,
     ) -> Self {
         let is_kept =
             request.shape == Shape::ChatStream && plan.policy.stream_failure.mode == FailureMode::Continue;
@@ -117,6 +122,8 @@ impl Exchange {
             seed,
             attempt: None,
             attempts: 0,
+            first_position: None,
+            breakers,
             pending: None,
             retries: 0,
             redialled: false,
@@ -326,6 +333,7 @@ impl Exchange {
     /// Closes the attempt under way, if there is one.
     pub(super) fn close_attempt(&mut self, cause: Cause, drain: bool, now: MonoTime) -> Option<Box<Attempt>> {
         let attempt = self.attempt.take()?;
+        self.report(&attempt, &cause, now);
         // Behind a proper end there is nothing left to cut.
         let drain = drain || attempt.is_ended;
         self.queue(Output::Close { attempt: attempt.id, drain });

@@ -15,6 +15,7 @@
 
 mod answer;
 mod attempt;
+mod breakers;
 mod continuation;
 mod delivery;
 mod dispatch;
@@ -43,6 +44,7 @@ use crate::protocol::request::RequestPeek;
 use crate::protocol::{InBandError, Usage};
 use crate::sse::Frame;
 
+pub use breakers::Breakers;
 pub use intake::{Intake, IntakeLimits};
 pub use machine::Exchange;
 pub use seam::SeamKind;
@@ -339,6 +341,8 @@ pub enum Cause {
     /// It started the answer over and then departed from it, or took too long to catch up.
     RestartFailed,
     DeadlinePassed,
+    /// No target was in rotation.
+    CoolingDown,
 }
 
 impl Cause {
@@ -366,6 +370,7 @@ impl Cause {
             Self::Empty => "empty_answer",
             Self::RestartFailed => "restart_failed",
             Self::DeadlinePassed => "deadline_passed",
+            Self::CoolingDown => "cooling_down",
         }
     }
 
@@ -373,7 +378,7 @@ impl Cause {
     pub const fn code(&self) -> Code {
         match self {
             Self::FirstTokenTimeout | Self::IdleTimeout | Self::DeadlinePassed => Code::UpstreamTimeout,
-            Self::Fault(Fault::ConnectFailed | Fault::DnsFailed | Fault::TlsFailed) => {
+            Self::CoolingDown | Self::Fault(Fault::ConnectFailed | Fault::DnsFailed | Fault::TlsFailed) => {
                 Code::UpstreamUnavailable
             }
             Self::Fault(Fault::Protocol(_)) | Self::NotAnAnswer | Self::Undecodable | Self::TooLarge => {

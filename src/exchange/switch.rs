@@ -1,16 +1,38 @@
 //! After the commit: the upstream that was writing the answer failed. Hand over, or end with an error.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::attempt::Attempt;
+use super::breakers;
 use super::continuation::{self, Refused};
 use super::machine::{Breach, Exchange};
 use super::seam::Seam;
 use super::{Cause, Fault, Kind, Output, Record, Shape, StreamOutcome, Target};
 use crate::error::error_object;
-use crate::policy::ContinuationMode;
+use crate::policy::cooldown::Ticket;
 use crate::policy::trigger::{self, Decision, Failure};
+use crate::policy::{ContinuationMode, WhenAllUnavailable};
 use crate::time::MonoTime;
+
+/// Why a target was not asked to carry the answer on.
+enum NotAsked {
+    /// There is none left.
+    NoTarget,
+    /// The client's own token limit is used up.
+    NoTokensLeft,
+    /// It, or this request, cannot be asked to continue.
+    Unsuitable,
+    CoolingDown(breakers::Refused),
+}
+
+/// A target that is to carry the answer on.
+struct Carrier {
+    index: usize,
+    mode: ContinuationMode,
+    /// It is not sent the white space at the partial's end.
+    trims: bool,
+}
 
 impl Exchange {
     /// The attempt that was to write the answer failed after the commit.
@@ -49,9 +71,11 @@ impl Exchange {
         self.switch(now);
     }
 
-    /// Asks the next target that can carry the answer on.
+    /// Asks the next target that can carry the answer on. Who cools down is passed over for free, and asked all the
+    /// same if there is nobody else and the route wants that.
     fn switch(&mut self, now: MonoTime) {
         self.redialled = false;
+        let mut soonest: Option<breakers::Refused> = None;
         while self.mid_stream_fallbacks < self.plan.policy.stream_failure.max_fallbacks {
             self.position += 1;
             match self.carry_on(now) {
@@ -59,11 +83,20 @@ impl Exchange {
                     self.mid_stream_fallbacks += 1;
                     return;
                 }
-                Err(Some((_, Refused::NoTokensLeft))) => return self.end_with_length(now),
-                Err(Some((target, Refused::Unsuitable(reason)))) => {
-                    self.record(Record::Skipped { target, reason });
+                Err(NotAsked::NoTokensLeft) => return self.end_with_length(now),
+                Err(NotAsked::CoolingDown(refused)) => {
+                    soonest = Some(soonest.filter(|other| other.until <= refused.until).unwrap_or(refused));
                 }
-                Err(None) => break,
+                Err(NotAsked::Unsuitable) => {}
+                Err(NotAsked::NoTarget) => break,
+            }
+        }
+        let tries_anyway = self.plan.policy.when_all_unavailable == WhenAllUnavailable::TryAnyway;
+        if let Some(breakers::Refused { position, ticket, .. }) = soonest.filter(|_| tries_anyway) {
+            self.position = position;
+            if let Ok((target, body)) = self.continuation() {
+                self.mid_stream_fallbacks += 1;
+                return self.open_continuation(&target, body, ticket, now);
             }
         }
         self.position = self.position.min(self.order.len().saturating_sub(1));
@@ -71,23 +104,38 @@ impl Exchange {
         self.terminate(&cause);
     }
 
-    /// Asks the target whose turn it is; or says why not, None: there is none.
-    fn carry_on(&mut self, now: MonoTime) -> Result<(), Option<(usize, Refused)>> {
-        let (index, target) = self.target().ok_or(None)?;
-        let demoted = self.demoted.iter().find(|(target, _)| *target == index).map(|(_, mode)| *mode);
-        let continuation = demoted.unwrap_or(target.continuation);
-        let target = Target { continuation, ..target.clone() };
-        let body = continuation::build(&self.request, &target, self.partial.text(), self.delivered_tokens)
-            .map_err(|refused| Some((index, refused)))?;
-        self.open(index, Kind::MidStreamFallback, body, now);
-        if let Some(attempt) = self.attempt.as_mut().filter(|_| !self.partial.text().is_empty()) {
-            let (is_native, catch_up) =
-                (continuation == ContinuationMode::Prefill, attempt.timeouts.first_token);
-            let seam = Seam::new(self.partial.text(), is_native, catch_up);
-            let seam = if target.trim_trailing_space { seam.without_trailing_space() } else { seam };
-            attempt.seam = Some(Box::new(seam));
-        }
+    /// Asks the target whose turn it is, or says why not.
+    fn carry_on(&mut self, now: MonoTime) -> Result<(), NotAsked> {
+        let (target, body) = self.continuation()?;
+        let ticket = self.admit(target.index, now).map_err(NotAsked::CoolingDown)?;
+        self.open_continuation(&target, body, ticket, now);
         Ok(())
+    }
+
+    /// The target whose turn it is, and what it is to be sent.
+    fn continuation(&mut self) -> Result<(Carrier, SmallVec<[Bytes; 4]>), NotAsked> {
+        let (index, target) = self.target().ok_or(NotAsked::NoTarget)?;
+        let demoted = self.demoted.iter().find(|(target, _)| *target == index).map(|(_, mode)| *mode);
+        let mode = demoted.unwrap_or(target.continuation);
+        let carrier = Carrier { index, mode, trims: target.trim_trailing_space };
+        let target = Target { continuation: mode, ..target.clone() };
+        match continuation::build(&self.request, &target, self.partial.text(), self.delivered_tokens) {
+            Ok(body) => Ok((carrier, body)),
+            Err(Refused::NoTokensLeft) => Err(NotAsked::NoTokensLeft),
+            Err(Refused::Unsuitable(reason)) => {
+                self.record(Record::Skipped { target: index, reason });
+                Err(NotAsked::Unsuitable)
+            }
+        }
+    }
+
+    fn open_continuation(&mut self, to: &Carrier, body: SmallVec<[Bytes; 4]>, ticket: Ticket, now: MonoTime) {
+        self.open(to.index, Kind::MidStreamFallback, body, ticket, now);
+        if let Some(attempt) = self.attempt.as_mut().filter(|_| !self.partial.text().is_empty()) {
+            let is_native = to.mode == ContinuationMode::Prefill;
+            let seam = Seam::new(self.partial.text(), is_native, attempt.timeouts.first_token);
+            attempt.seam = Some(Box::new(if to.trims { seam.without_trailing_space() } else { seam }));
+        }
     }
 
     /// A continuation that was refused as malformed is asked for once more in the next mode; once that has worked, so is
@@ -133,7 +181,8 @@ impl Exchange {
             | Cause::Empty
             | Cause::NotAnAnswer
             | Cause::RestartFailed
-            | Cause::DeadlinePassed => Failure::Transport,
+            | Cause::DeadlinePassed
+            | Cause::CoolingDown => Failure::Transport,
         }
     }
 

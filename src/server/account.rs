@@ -7,9 +7,13 @@ use bytes::Bytes;
 use crate::actor::context::Shared;
 use crate::config::ClientKey;
 use crate::error::{Code, ProxyError};
+use crate::http1::RequestHead;
 use crate::net::clock;
 use crate::telemetry::{Limit, OwnAnswer};
 use crate::time::MonoTime;
+
+/// A request id that a client may give.
+const REQUEST_ID_MAX: usize = 128;
 
 /// The request that is being answered on a connection.
 pub struct Asking {
@@ -23,8 +27,14 @@ pub struct Asking {
 }
 
 impl Asking {
-    pub fn new(request_id: Arc<str>, path: Bytes) -> Self {
-        Self { request_id, path, began: clock::now(), key: None }
+    /// A request whose head was just read.
+    pub fn new(head: &RequestHead) -> Self {
+        Self { request_id: request_id(head), path: head.path.clone(), began: clock::now(), key: None }
+    }
+
+    /// One without a usable head.
+    pub fn unread() -> Self {
+        Self { request_id: new_request_id(), path: Bytes::new(), began: clock::now(), key: None }
     }
 
     pub fn keyed(&mut self, key: Option<&ClientKey>) {
@@ -55,4 +65,17 @@ pub fn count_limit(shared: &Shared, error: &ProxyError, timeout: Limit) {
         _ => return,
     };
     shared.telemetry.metrics.reached(limit);
+}
+
+/// The client's own request id if it is one, else a new one.
+fn request_id(head: &RequestHead) -> Arc<str> {
+    let given = head.headers.get("x-request-id").and_then(|value| std::str::from_utf8(value).ok());
+    let is_usable = |id: &&str| {
+        !id.is_empty() && id.len() <= REQUEST_ID_MAX && id.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    given.filter(is_usable).map_or_else(new_request_id, Arc::from)
+}
+
+fn new_request_id() -> Arc<str> {
+    Arc::from(format!("req-{:032x}", fastrand::u128(..)))
 }

@@ -37,8 +37,6 @@ use crate::telemetry::Limit;
 /// How long an error is left for the client to read before the connection is closed, while what the client still
 /// sends is thrown away: closing with unread input would reset the connection and eat the error (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
-/// A request id that a client may give.
-const REQUEST_ID_MAX: usize = 128;
 
 /// What the connections of a core share.
 pub struct Core {
@@ -71,15 +69,26 @@ struct Client {
 /// Serves a connection to its end.
 pub async fn serve(connection: Connection, core: Rc<Core>) {
     let Connection { read, write, shutdown } = connection;
+    let mut closing = Closing { shutdown: shutdown.clone(), how: net::Shutdown::Both };
     let inbox = Inbox::new(core.context.shared.config.server.half_close, shutdown.clone());
     let (filled, broken) = (Rc::clone(&inbox), Rc::clone(&inbox));
     task::spawn(filled.fill(read), move |_| broken.broke());
     let registered = core.registry.register(shutdown.clone(), write.progress());
     let mut client =
         Client { core, inbox, write, out: Gather::new(), unread: BytesMut::new(), registered, shutdown };
-    let how = client.serve().await;
-    // The reading task ends with the socket.
-    client.shutdown.shutdown(how);
+    closing.how = client.serve().await;
+}
+
+/// Closes the socket when the connection's task ends, by a panic too; its reading task ends with it.
+struct Closing {
+    shutdown: crate::net::Shutdown,
+    how: net::Shutdown,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.shutdown.shutdown(self.how);
+    }
 }
 
 impl Client {
@@ -91,7 +100,7 @@ impl Client {
                 Arrival::Head(head) => self.answer(*head).await,
                 Arrival::Closed => return net::Shutdown::Both,
                 Arrival::Bad(error) => {
-                    let asking = Asking::new(new_request_id(), Bytes::new());
+                    let asking = Asking::unread();
                     count_limit(&self.core.context.shared, &error, Limit::HeaderTimeout);
                     self.refuse(Version::Http11, &asking, error, true).await
                 }
@@ -142,7 +151,7 @@ impl Client {
 
     /// Answers one request.
     async fn answer(&mut self, head: RequestHead) -> Next {
-        let mut asking = Asking::new(request_id(&head), head.path.clone());
+        let mut asking = Asking::new(&head);
         let shared = Arc::clone(&self.core.context.shared);
         let with_body = head.method != Method::Head;
         let admitted = self.admit(&head, &shared.config);
@@ -376,17 +385,4 @@ fn fallback_limit(head: &RequestHead) -> Result<FallbackLimit, ProxyError> {
             "x-baton-fallback must be off, before-commit or continue; leave it out for the route's policy.";
         ProxyError::new(Code::InvalidValue, message).with_param(FIELD)
     })
-}
-
-/// The client's own request id if it is one, else a new one.
-fn request_id(head: &RequestHead) -> Arc<str> {
-    let given = head.headers.get("x-request-id").and_then(|value| std::str::from_utf8(value).ok());
-    let is_usable = |id: &&str| {
-        !id.is_empty() && id.len() <= REQUEST_ID_MAX && id.bytes().all(|byte| byte.is_ascii_graphic())
-    };
-    given.filter(is_usable).map_or_else(new_request_id, Arc::from)
-}
-
-fn new_request_id() -> Arc<str> {
-    Arc::from(format!("req-{:032x}", fastrand::u128(..)))
 }

@@ -11,7 +11,9 @@ pub mod words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use baton::exchange::{AttemptId, Exchange, Fact, Fault, Input, Intake, IntakeLimits, Output, Record, Shape};
+use baton::exchange::{
+    AttemptId, Breakers, Exchange, Fact, Fault, Input, Intake, IntakeLimits, Output, Record, Shape,
+};
 use baton::http1::HeadLimits;
 use baton::protocol::openai_chat::Reader;
 use baton::time::MonoTime;
@@ -50,7 +52,15 @@ impl World {
     pub fn new(setup: &Setup) -> Self {
         let now = MonoTime::from_nanos(1_000_000_000);
         let order = setup.order.clone().unwrap_or_else(|| (0..setup.targets.len() as u16).collect());
-        let exchange = Exchange::new(setup.plan(), setup.request(), order, now, UNIX_START, setup.seed);
+        let exchange = Exchange::new(
+            setup.plan(),
+            setup.request(),
+            order,
+            now,
+            UNIX_START,
+            setup.seed,
+            Breakers::closed(),
+        );
         let mut world = Self {
             exchange,
             now,
