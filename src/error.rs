@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-/// Whose fault an error is: what the log says, and whether asking again can help.
+/// Whose fault an error is: how loudly the log speaks of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Client,

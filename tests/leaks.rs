@@ -110,6 +110,8 @@ impl Setting {
                 "{ first_token = \"100ms\", idle = \"100ms\", response = \"100ms\" }",
             )
             .set("defaults", "stream_failure", "{ mode = \"continue\" }")
+            // Every target is to be asked every time.
+            .set("defaults", "cooldown", "{ failures = 0 }")
             .set("defaults", "settle", "\"50ms\"");
         let pooled = |config: Config, name: &str, addr: SocketAddr| {
             let table = format!("upstreams.{name}");

@@ -23,7 +23,12 @@ use super::turn;
 use super::upstream::UpstreamArgs;
 use crate::exchange::{AttemptId, Fact, Fault, Intake};
 use crate::net::clock;
+use crate::net::task::within;
 use crate::net::{Connection, Gather, connect, resolver, tls};
+
+/// A pooled connection that ends within this time, without a byte, had been closed before the request was sent on it.
+/// Later the upstream has had the request: that is a failure like any other. Arbitrary, above any round trip.
+const STALE_MAX: Duration = Duration::from_secs(1);
 
 /// Runs one attempt to its end.
 pub async fn run(args: UpstreamArgs) {
@@ -120,11 +125,6 @@ async fn dial(args: &UpstreamArgs, core: &Context) -> Result<Connection, Fault> 
     }
 }
 
-/// The future's output, or None if it is not there in time. Only for futures that may be dropped.
-async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
-    monoio::time::timeout(limit, future).await.ok()
-}
-
 /// Writes the request and reads the response. Some: the connection may carry another request.
 async fn converse(
     connection: Connection,
@@ -137,6 +137,7 @@ async fn converse(
     let Connection { mut read, mut write, shutdown } = connection;
     let mut written: Option<io::Result<()>> = None;
     let pending = core.shared.budget.lease(core.core);
+    let begun = clock::now();
     {
         let mut writing = pin!(write.write(&mut request));
         while !intake.is_over() && reporter.guard.mode() != Mode::Cancelled {
@@ -165,6 +166,7 @@ async fn converse(
                 ended => intake.end_of_input(ended.is_err(), &mut facts),
             }
             if is_pooled
+                && clock::now().since(begun) < STALE_MAX
                 && !intake.has_begun()
                 && let Some(Fact::Failed(fault @ Fault::ClosedEarly)) = facts.last_mut()
             {

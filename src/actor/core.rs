@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use send_wrapper::SendWrapper;
 
 use super::context::ContextRef;
@@ -69,8 +69,15 @@ impl Actor for Core {
             CoreMsg::Serve(serve) => {
                 let request_id = serve.call.request_id.clone();
                 let args = StreamArgs { serve: *serve, core: state.args.context.clone() };
-                if let Err(error) = turn::spawn_linked(Stream, args, myself.get_cell()).await {
-                    tracing::debug!(request_id = &*request_id, %error, "a Stream was not started");
+                match turn::spawn_linked(Stream, args, myself.get_cell()).await {
+                    Ok(_) => {}
+                    // The client has left already.
+                    Err(SpawnErr::StartupFailed(reason)) => {
+                        tracing::debug!(request_id = &*request_id, %reason, "a Stream was not started");
+                    }
+                    Err(error) => {
+                        tracing::error!(request_id = &*request_id, %error, "a Stream could not be started");
+                    }
                 }
             }
             CoreMsg::Drain => (state.args.on_drain)(),

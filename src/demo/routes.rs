@@ -107,7 +107,7 @@ mod tests {
         let address = "127.0.0.1:8081".parse().unwrap();
         let sources = Sources { env: &|_| None, read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
         let config = config::parse(&config(address, address, Io::Epoll), &sources).unwrap();
-        assert_eq!(config.server.io, config::Io::Epoll);
+        assert_eq!(config.server.io, Io::Epoll);
         assert_eq!(config.routes.len(), ROUTES.len());
         let faults = [
             (Fault::Cut, MidStream::CutFin),

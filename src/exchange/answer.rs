@@ -41,7 +41,7 @@ impl Exchange {
         if attempt.is_error() {
             attempt.error_body = Deadline::at(now.after(settle));
         } else if attempt.is_ok() {
-            if !self.request.peek.stream {
+            if self.request.shape == Shape::Opaque && !self.request.peek.stream {
                 // What `response` was for; from here on `idle` is.
                 attempt.progress = now;
             }
@@ -62,11 +62,11 @@ impl Exchange {
             }
             return;
         }
-        attempt.body_bytes += bytes.len();
-        attempt.body.push(bytes);
+        attempt.collect(bytes);
         if attempt.body_bytes > limit {
             if attempt.is_error() {
                 attempt.body.clear();
+                attempt.slivers.clear();
                 return self.on_error_body(now);
             }
             self.attempt_failed(Cause::TooLarge, now);
@@ -95,7 +95,9 @@ impl Exchange {
         let status = attempt.status.unwrap_or(502);
         let error = read_error_body(status, &body);
         // What was cut, or is no error's text at all (a page of HTML), tells a client nothing.
-        let is_ours_to_show = attempt.is_ended && (error.message.is_some() || error.code.is_some());
+        let is_json = matches!(body.trim_ascii_start().first(), Some(b'{' | b'['));
+        let is_read = error.message.is_some() || error.code.is_some();
+        let is_ours_to_show = attempt.is_ended && (is_json || is_read);
         let answer = Answer {
             status,
             headers: attempt.head.as_ref().map(|head| head.headers.clone()).unwrap_or_default(),
@@ -109,6 +111,7 @@ impl Exchange {
 
     fn take_body(&mut self) -> Bytes {
         let Some(attempt) = &mut self.attempt else { return Bytes::new() };
+        attempt.gather_slivers();
         match attempt.body.as_slice() {
             [one] => one.clone(),
             many => Bytes::from(many.concat()),
@@ -154,6 +157,7 @@ impl Exchange {
 
     /// One JSON body came where a stream was asked for: a completion is turned into frames.
     fn on_body_for_stream(&mut self, now: MonoTime, reader: &mut Reader) {
+        let Some(id) = self.attempt.as_ref().map(|attempt| attempt.id) else { return };
         let body = self.take_body();
         match reader.read_body(&body) {
             Body::Completion { .. } => {}
@@ -164,12 +168,9 @@ impl Exchange {
         let Some(frames) = reader.completion_to_frames(&body, include_usage) else {
             return self.attempt_failed(Cause::NotAnAnswer, now);
         };
-        let mut reads = Vec::new();
-        frames.into_iter().for_each(|frame| reader.read(frame, &mut reads));
-        for read in reads {
-            self.on_read(read, now);
-        }
-        self.on_read(Read { frame: crate::sse::Frame::default(), reading: Reading::Done }, now);
+        self.on_frames(id, frames, now, reader);
+        let done = Read { frame: crate::sse::Frame::default(), reading: Reading::Done };
+        self.on_read_of(id, done, now);
     }
 
     fn commit_opaque(&mut self) {

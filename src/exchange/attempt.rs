@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::edit::Edit;
@@ -17,6 +17,8 @@ use crate::time::{Deadline, MonoTime};
 
 /// The most choices that one answer may have (OpenAI's own limit on `n`).
 const CHOICES_MAX: usize = 128;
+/// Pieces of a body below this are copied together. Arbitrary: the first size of a read buffer.
+const SLIVER_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -34,6 +36,8 @@ pub(super) struct Attempt {
     pub request_id: Option<Bytes>,
     /// A body that is collected: an error's, a plain answer's, a completion where a stream was asked for.
     pub body: Vec<Bytes>,
+    /// Small pieces behind it: each would pin the read that it came in.
+    pub slivers: BytesMut,
     pub body_bytes: usize,
     /// Frames not forwarded yet: before the commit, or at the seam.
     pub held: Vec<Held>,
@@ -99,6 +103,7 @@ impl Attempt {
             status: None,
             request_id: None,
             body: Vec::new(),
+            slivers: BytesMut::new(),
             body_bytes: 0,
             held: Vec::new(),
             held_bytes: 0,
@@ -172,6 +177,23 @@ impl Attempt {
     /// How many of them stand in the partial, at least: the count of a restart includes what it repeated.
     pub fn delivered_tokens(&self) -> u64 {
         if self.is_restart { self.forwarded_frames } else { self.tokens() }
+    }
+
+    /// Takes a piece of a body that is collected.
+    pub fn collect(&mut self, bytes: Bytes) {
+        self.body_bytes += bytes.len();
+        if bytes.len() < SLIVER_BYTES && !self.body.is_empty() {
+            self.slivers.extend_from_slice(&bytes);
+        } else {
+            self.gather_slivers();
+            self.body.push(bytes);
+        }
+    }
+
+    pub fn gather_slivers(&mut self) {
+        if !self.slivers.is_empty() {
+            self.body.push(self.slivers.split().freeze());
+        }
     }
 
     pub fn hold(&mut self, frame: Frame, delta: Box<Delta>) {

@@ -40,6 +40,13 @@ pub(super) struct Refused {
     pub ticket: Ticket,
 }
 
+impl Refused {
+    /// The one that may be asked sooner; the earlier in the order if both may at the same time.
+    pub(super) fn or_sooner(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.until <= self.until).unwrap_or(self)
+    }
+}
+
 impl Exchange {
     /// Asks for the target at the current position. A refusal is recorded: skipping it is free.
     pub(super) fn admit(&mut self, target: usize, now: MonoTime) -> Result<Ticket, Refused> {
@@ -59,48 +66,63 @@ impl Exchange {
             Cause::Answered => Ending::Success,
             // The target did answer: that it does not continue is not its health.
             Cause::ClientGone | Cause::RestartFailed => Ending::Neutral,
-            failure => cooldown::judge(self.outcome_of(attempt, failure, now)),
+            Cause::Fault(_)
+            | Cause::Status(_)
+            | Cause::InBand(_)
+            | Cause::FirstTokenTimeout
+            | Cause::IdleTimeout
+            | Cause::NoProperEnd
+            | Cause::Truncated
+            | Cause::Undecodable
+            | Cause::Empty
+            | Cause::TooLarge
+            | Cause::NotAnAnswer
+            | Cause::DeadlinePassed
+            | Cause::CoolingDown => cooldown::judge(self.outcome_of(attempt, cause, now)),
         };
         (self.breakers.0)(attempt.target, Event::Ended(attempt.ticket, ending), now);
     }
 
     /// Opens an attempt at the current target, or at the next that is in rotation, with the client's request.
-    pub(super) fn dispatch(&mut self, mut kind: Kind, now: MonoTime) {
+    pub(super) fn dispatch(&mut self, kind: Kind, now: MonoTime) {
+        let asked_for = self.position;
         let mut soonest: Option<Refused> = None;
         while let Some((target, _)) = self.target() {
-            let refused = match self.admit(target, now) {
-                Ok(ticket) => return self.open_request(target, kind, ticket, now),
-                Err(refused) => refused,
-            };
-            soonest = Some(soonest.filter(|other| other.until <= refused.until).unwrap_or(refused));
+            match self.admit(target, now) {
+                Ok(ticket) => return self.open_at(asked_for, kind, ticket, now),
+                Err(refused) => soonest = Some(refused.or_sooner(soonest)),
+            }
+            if kind == Kind::Retry && self.fallbacks >= self.plan.policy.max_fallbacks {
+                break;
+            }
+            self.position += 1;
+        }
+        let Some(Refused { position, until, ticket }) = soonest else {
+            return self.answer_failure(&Cause::CoolingDown, now);
+        };
+        self.position = position;
+        if self.plan.policy.when_all_unavailable == WhenAllUnavailable::TryAnyway {
+            return self.open_at(asked_for, kind, ticket, now);
+        }
+        if let Some((target, _)) = self.target() {
+            self.limited.push((target, until));
+        }
+        self.answer_failure(&Cause::CoolingDown, now);
+    }
+
+    /// Opens an attempt at the current target, where another may have been meant.
+    fn open_at(&mut self, asked_for: usize, mut kind: Kind, ticket: Ticket, now: MonoTime) {
+        if self.position != asked_for {
+            self.redialled = false;
             if kind == Kind::Retry {
                 // The retry that was granted goes to nobody: another target is a fallback.
-                if self.fallbacks >= self.plan.policy.max_fallbacks {
-                    break;
-                }
                 self.retries -= 1;
                 self.fallbacks += 1;
                 kind = Kind::Fallback;
             }
-            self.position += 1;
-            self.redialled = false;
         }
-        match (soonest, self.plan.policy.when_all_unavailable) {
-            (Some(Refused { position, ticket, .. }), WhenAllUnavailable::TryAnyway) => {
-                self.position = position;
-                if let Some((target, _)) = self.target() {
-                    self.open_request(target, kind, ticket, now);
-                }
-            }
-            (soonest, _) => {
-                if let Some(Refused { position, until, .. }) = soonest {
-                    self.position = position;
-                    if let Some((target, _)) = self.target() {
-                        self.limited.push((target, until));
-                    }
-                }
-                self.answer_failure(&Cause::CoolingDown, now);
-            }
+        if let Some((target, _)) = self.target() {
+            self.open_request(target, kind, ticket, now);
         }
     }
 }

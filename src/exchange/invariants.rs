@@ -134,7 +134,7 @@ impl Exchange {
     fn holds_within_limits(&self) -> bool {
         let Some(attempt) = &self.attempt else { return true };
         let held: usize = attempt.held.iter().map(|held| held.frame.wire_len()).sum();
-        let body: usize = attempt.body.iter().map(bytes::Bytes::len).sum();
+        let body = attempt.body.iter().map(bytes::Bytes::len).sum::<usize>() + attempt.slivers.len();
         held == attempt.held_bytes
             && body == attempt.body_bytes
             && held <= self.plan.limits.hold_bytes

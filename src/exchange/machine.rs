@@ -16,7 +16,7 @@ use super::{AttemptId, Cause, Fact, Input, Kind, Output, Plan, Record, Request, 
 use crate::policy::balance::Order;
 use crate::policy::{ContinuationMode, FailureMode};
 use crate::protocol::Usage;
-use crate::protocol::openai_chat::Reader;
+use crate::protocol::openai_chat::{Read, Reader};
 use crate::sse::Frame;
 use crate::time::{Deadline, MonoTime};
 
@@ -275,15 +275,26 @@ impl Exchange {
         }
     }
 
-    fn on_frames(&mut self, id: AttemptId, frames: Vec<Frame>, now: MonoTime, reader: &mut Reader) {
+    pub(super) fn on_frames(
+        &mut self,
+        id: AttemptId,
+        frames: Vec<Frame>,
+        now: MonoTime,
+        reader: &mut Reader,
+    ) {
         let mut reads = Vec::new();
         for frame in frames {
             reader.read(frame, &mut reads);
             for read in reads.drain(..) {
-                if self.attempt.as_ref().is_some_and(|attempt| attempt.id == id) {
-                    self.on_read(read, now);
-                }
+                self.on_read_of(id, read, now);
             }
+        }
+    }
+
+    /// Takes a frame unless its attempt is over: what is left of that says nothing of the next one.
+    pub(super) fn on_read_of(&mut self, id: AttemptId, read: Read, now: MonoTime) {
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.id == id) {
+            self.on_read(read, now);
         }
     }
 
@@ -378,15 +389,6 @@ impl Exchange {
 
     pub(super) fn record(&mut self, record: Record) {
         self.queue(Output::Record(Box::new(record)));
-    }
-
-    /// A random number (splitmix64).
-    pub(super) fn draw(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 
     pub(super) fn time_left(&self, now: MonoTime) -> Option<Duration> {

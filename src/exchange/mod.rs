@@ -12,6 +12,7 @@
 //! * The text delivered is the concatenation of the forwarded deltas.
 //! * No attempt is opened after the client left, nor past the budgets; every opened attempt is closed once.
 //! * `poll_timeout` is None only when the exchange has ended, unless no limit is set at all.
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod answer;
 mod attempt;

@@ -85,7 +85,7 @@ impl Exchange {
                 }
                 Err(NotAsked::NoTokensLeft) => return self.end_with_length(now),
                 Err(NotAsked::CoolingDown(refused)) => {
-                    soonest = Some(soonest.filter(|other| other.until <= refused.until).unwrap_or(refused));
+                    soonest = Some(refused.or_sooner(soonest));
                 }
                 Err(NotAsked::Unsuitable) => {}
                 Err(NotAsked::NoTarget) => break,
@@ -195,7 +195,19 @@ impl Exchange {
                 (error.code.as_deref().unwrap_or(trigger), words)
             }
             Cause::DeadlinePassed => ("deadline_passed", None),
-            _ => (trigger, None),
+            Cause::Answered
+            | Cause::ClientGone
+            | Cause::Fault(_)
+            | Cause::FirstTokenTimeout
+            | Cause::IdleTimeout
+            | Cause::NoProperEnd
+            | Cause::Truncated
+            | Cause::Undecodable
+            | Cause::Empty
+            | Cause::TooLarge
+            | Cause::NotAnAnswer
+            | Cause::RestartFailed
+            | Cause::CoolingDown => (trigger, None),
         };
         let mut message = if matches!(cause, Cause::DeadlinePassed) {
             "The answer is incomplete: it took longer than timeouts.total allows.".to_owned()

@@ -24,8 +24,11 @@ pub enum CodingError {
     Bomb,
 }
 
-/// Undoes one coding. The flag: whether it was given any byte.
-pub struct CodingDecoder(Kind, bool);
+/// Undoes one coding.
+pub struct CodingDecoder {
+    kind: Kind,
+    has_begun: bool,
+}
 
 enum Kind {
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
@@ -47,13 +50,13 @@ impl CodingDecoder {
             "br" => Kind::Brotli(Box::new(DecompressorWriter::new(Vec::new(), BROTLI_BUFFER))),
             _ => return Err(CodingError::Unknown(name.chars().take(40).collect())),
         };
-        Ok(Some(Self(kind, false)))
+        Ok(Some(Self { kind, has_begun: false }))
     }
 
     /// What `input` decodes to so far; may be empty.
     pub fn decode(&mut self, input: &[u8]) -> Result<Bytes, CodingError> {
         let mut out = Vec::new();
-        self.1 |= !input.is_empty();
+        self.has_begun |= !input.is_empty();
         for piece in input.chunks(PIECE) {
             self.write(piece).map_err(CodingError::Broken)?;
             out.append(self.decoded());
@@ -66,9 +69,9 @@ impl CodingDecoder {
 
     /// The body ended: was that the coding's end too? A body without any byte was never coded.
     pub fn finish(&mut self) -> Result<(), CodingError> {
-        let is_whole = match &mut self.0 {
+        let is_whole = match &mut self.kind {
             Kind::Deflate(_) => true,
-            _ if !self.1 => true,
+            _ if !self.has_begun => true,
             Kind::Gzip(decoder) => decoder.try_finish().is_ok(),
             Kind::Zlib(decoder) => decoder.try_finish().is_ok(),
             Kind::RawDeflate(decoder) => decoder.try_finish().is_ok(),
@@ -78,16 +81,16 @@ impl CodingDecoder {
     }
 
     fn write(&mut self, piece: &[u8]) -> io::Result<()> {
-        if let Kind::Deflate(_) = self.0 {
+        if let Kind::Deflate(_) = self.kind {
             // zlib's first byte: method 8, window at most 7 (RFC 1950, section 2.2).
             let is_zlib = piece.first().is_some_and(|byte| byte & 0x0f == 8 && byte >> 4 <= 7);
-            self.0 = if is_zlib {
+            self.kind = if is_zlib {
                 Kind::Zlib(Box::new(ZlibDecoder::new(Vec::new())))
             } else {
                 Kind::RawDeflate(Box::new(DeflateDecoder::new(Vec::new())))
             };
         }
-        let writer: &mut dyn Write = match &mut self.0 {
+        let writer: &mut dyn Write = match &mut self.kind {
             Kind::Gzip(decoder) => decoder,
             Kind::Deflate(none) => none,
             Kind::Zlib(decoder) => decoder,
@@ -99,7 +102,7 @@ impl CodingDecoder {
     }
 
     fn decoded(&mut self) -> &mut Vec<u8> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Gzip(decoder) => decoder.get_mut(),
             Kind::Deflate(none) => none,
             Kind::Zlib(decoder) => decoder.get_mut(),

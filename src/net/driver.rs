@@ -8,18 +8,11 @@ use std::{fmt, future::Future, io};
 use io_uring::{IoUring, Probe, opcode};
 use monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
 
+pub use crate::config::Io;
+
 /// Submission queue entries of a core's ring; its completion queue has twice as many. Such a ring takes
 /// 400 KiB; a fuller submission queue is handed to the kernel at once, so the number bounds nothing but batching.
 pub const RING_ENTRIES: u32 = 4096;
-
-/// Which driver is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Io {
-    /// io_uring where the kernel lets us, epoll otherwise.
-    Auto,
-    IoUring,
-    Epoll,
-}
 
 /// What a core runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

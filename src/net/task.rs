@@ -8,6 +8,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     task::Poll,
+    time::Duration,
 };
 
 thread_local! {
@@ -75,6 +76,11 @@ where
     )]
     let handle = monoio::spawn(guarded);
     drop(handle);
+}
+
+/// The future's output, or None if it is not there in time. Only for futures that may be dropped.
+pub async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+    monoio::time::timeout(limit, future).await.ok()
 }
 
 /// What was said to `panic!`.

@@ -1,4 +1,5 @@
 //! The decisions, one a file, each a pure function over a table; and the settings they read.
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 pub mod backoff;
 pub mod balance;

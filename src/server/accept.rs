@@ -9,8 +9,8 @@ use monoio::net::TcpStream;
 use rustls::ServerConfig;
 
 use super::connection::{self, Core};
-use super::request::within;
 use crate::net::listener::{Listener, pause_after};
+use crate::net::task::within;
 use crate::net::{Connection, task, tls};
 use crate::telemetry::Limit;
 

@@ -1,5 +1,6 @@
 //! One client connection: requests in, responses out, in order, for as long as both sides want.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::net;
 use std::pin::pin;
@@ -15,7 +16,7 @@ use super::auth;
 use super::inbox::Inbox;
 use super::registry::{Registered, Registry};
 use super::reply::{Progress, Reply};
-use super::request::{self, Arrival, BodyWait, HeadWait, NoBody, within};
+use super::request::{self, Arrival, BodyWait, HeadWait, NoBody};
 use super::respond::{self, Response};
 use super::routing::{self, Action};
 use crate::actor::budget::Lease;
@@ -30,6 +31,7 @@ use crate::config::{ClientKey, Config};
 use crate::error::{Code, ProxyError};
 use crate::exchange::{FallbackLimit, Request, Shape};
 use crate::http1::{Framing, HeadLimits, Method, RequestHead, Version};
+use crate::net::task::within;
 use crate::net::{Connection, Gather, WriteHalf, clock, task};
 use crate::protocol::request::peek;
 use crate::telemetry::Limit;
@@ -69,8 +71,9 @@ struct Client {
 /// Serves a connection to its end.
 pub async fn serve(connection: Connection, core: Rc<Core>) {
     let Connection { read, write, shutdown } = connection;
-    let mut closing = Closing { shutdown: shutdown.clone(), how: net::Shutdown::Both };
     let inbox = Inbox::new(core.context.shared.config.server.half_close, shutdown.clone());
+    let mut closing =
+        Closing { inbox: Rc::clone(&inbox), shutdown: shutdown.clone(), how: net::Shutdown::Both };
     let (filled, broken) = (Rc::clone(&inbox), Rc::clone(&inbox));
     task::spawn(filled.fill(read), move |_| broken.broke());
     let registered = core.registry.register(shutdown.clone(), write.progress());
@@ -81,12 +84,14 @@ pub async fn serve(connection: Connection, core: Rc<Core>) {
 
 /// Closes the socket when the connection's task ends, by a panic too; its reading task ends with it.
 struct Closing {
+    inbox: Rc<Inbox>,
     shutdown: crate::net::Shutdown,
     how: net::Shutdown,
 }
 
 impl Drop for Closing {
     fn drop(&mut self) {
+        self.inbox.close();
         self.shutdown.shutdown(self.how);
     }
 }
@@ -133,14 +138,14 @@ impl Client {
             idle: if is_first { server.header_timeout } else { server.idle_timeout },
             whole: server.header_timeout,
         };
-        let is_waiting = self.unread.is_empty();
-        let mut reading = pin!(request::read_head(&self.inbox, &mut self.unread, &wait));
+        let has_begun = Cell::new(!self.unread.is_empty());
+        let mut reading = pin!(request::read_head(&self.inbox, &mut self.unread, &wait, &has_begun));
         let (registry, entry) = (&self.core.registry, &self.registered.entry);
         std::future::poll_fn(|cx| {
             if let Poll::Ready(arrival) = reading.as_mut().poll(cx) {
                 return Poll::Ready(arrival);
             }
-            if is_waiting && !is_first && registry.is_draining() {
+            if !has_begun.get() && !is_first && registry.is_draining() {
                 return Poll::Ready(Arrival::Closed);
             }
             entry.keep_idle(cx.waker().clone());
@@ -251,8 +256,7 @@ impl Client {
             tracing::error!(request_id = &*call.request_id, "the Core takes no requests any more");
         }
         let plan = context.plan(route, limit);
-        let mut reply = Reply::new(version, &call.request_id, &plan);
-        (reply.keep_alive, reply.is_chat_stream) = (keep_alive, is_chat_stream);
+        let mut reply = Reply::new(version, &call.request_id, keep_alive, &plan, is_chat_stream);
         let next = self.relay(&queue, &mut reply).await;
         self.inbox.end_exchange();
         queue.client_gone_unless_ended();
@@ -325,6 +329,7 @@ impl Client {
         with_body: bool,
     ) -> Next {
         let response = Response::from(error);
+        response.log(&asking.request_id);
         asking.answered(&self.core.context.shared, response.status, response.body.len());
         response.encode(version, &asking.request_id, false, with_body, &mut self.out);
         if self.flush().await.is_err() { Next::Close } else { Next::Linger }
@@ -340,6 +345,7 @@ impl Client {
         with_body: bool,
     ) -> Next {
         let keep_alive = head.keep_alive && is_read && !self.core.registry.is_draining();
+        response.log(&asking.request_id);
         asking.answered(&self.core.context.shared, response.status, response.body.len());
         response.encode(head.version, &asking.request_id, keep_alive, with_body, &mut self.out);
         match self.flush().await {
@@ -366,7 +372,10 @@ impl Client {
 
     /// Ends the connection so that the client can read all that was written.
     async fn linger(&mut self) {
-        if self.write.finish().await.is_ok() {
+        self.registered.entry.write_begins(clock::now());
+        let finished = self.write.finish().await;
+        self.registered.entry.write_ended();
+        if finished.is_ok() {
             let _still_sending = within(LINGER, self.inbox.discard()).await;
         }
     }

@@ -76,6 +76,21 @@ impl Inbox {
         }
     }
 
+    /// The connection's task has ended: nothing will be taken any more, so the reading task must not wait for that.
+    pub fn close(&self) {
+        if let Some(exchange) = self.exchange.take() {
+            exchange.client_gone_unless_ended();
+        }
+        self.throw_away();
+    }
+
+    fn throw_away(&self) {
+        self.is_discarding.set(true);
+        self.chunks.borrow_mut().clear();
+        self.bytes.set(0);
+        wake(&self.reader);
+    }
+
     /// The reading task ended by a panic.
     pub fn broke(&self) {
         self.ended(End::Reset);
@@ -154,10 +169,7 @@ impl Inbox {
 
     /// Throws away what is there and all that comes, and waits for the client's end.
     pub async fn discard(&self) {
-        self.is_discarding.set(true);
-        self.chunks.borrow_mut().clear();
-        self.bytes.set(0);
-        wake(&self.reader);
+        self.throw_away();
         while self.take().await.is_some() {}
     }
 }

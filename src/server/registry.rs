@@ -21,6 +21,8 @@ pub struct Registry {
     drained: RefCell<Option<Waker>>,
     /// Listeners that still accept.
     listeners: Cell<usize>,
+    /// Connections of this core, from the accept on: those too that still shake hands.
+    admitted: Cell<usize>,
     /// Of all cores.
     open: Arc<AtomicUsize>,
 }
@@ -50,6 +52,7 @@ impl Registry {
             is_draining: Cell::new(false),
             drained: RefCell::default(),
             listeners: Cell::new(listeners),
+            admitted: Cell::new(0),
             open,
         })
     }
@@ -67,9 +70,10 @@ impl Registry {
     }
 
     /// A connection was accepted, by whichever core; false: that is one too many.
-    pub fn admit(&self, connections_max: usize) -> Option<Admission> {
+    pub fn admit(self: &Rc<Self>, connections_max: usize) -> Option<Admission> {
         let before = self.open.fetch_add(1, Ordering::Relaxed);
-        let admission = Admission(Arc::clone(&self.open));
+        self.admitted.set(self.admitted.get() + 1);
+        let admission = Admission(Rc::clone(self));
         (before < connections_max).then_some(admission)
     }
 
@@ -106,7 +110,7 @@ impl Registry {
     }
 
     fn is_drained(&self) -> bool {
-        self.listeners.get() == 0 && self.entries.borrow().is_empty()
+        self.listeners.get() == 0 && self.admitted.get() == 0
     }
 
     fn look_if_drained(&self) {
@@ -155,15 +159,16 @@ impl Entry {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.registry.entries.borrow_mut().try_remove(self.key);
-        self.registry.look_if_drained();
     }
 }
 
-/// One of the process's connections; given back on drop.
-pub struct Admission(Arc<AtomicUsize>);
+/// One of the core's and of the process's connections; given back on drop.
+pub struct Admission(Rc<Registry>);
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.admitted.set(self.0.admitted.get() - 1);
+        self.0.look_if_drained();
     }
 }

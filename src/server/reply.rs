@@ -43,8 +43,14 @@ enum Framing {
 }
 
 impl<'a> Reply<'a> {
-    pub fn new(version: Version, request_id: &'a str, plan: &'a Plan) -> Self {
-        Self { version, request_id, keep_alive: false, plan, is_chat_stream: false, framing: Framing::None }
+    pub fn new(
+        version: Version,
+        request_id: &'a str,
+        keep_alive: bool,
+        plan: &'a Plan,
+        is_chat_stream: bool,
+    ) -> Self {
+        Self { version, request_id, keep_alive, plan, is_chat_stream, framing: Framing::None }
     }
 
     /// Whether the end of the connection would look like the end of the body.
@@ -81,6 +87,8 @@ impl<'a> Reply<'a> {
         self.keep_alive &= self.framing != Framing::UntilClose;
         let length = head.length.map(|length| length.to_string());
         let framing = match &length {
+            // RFC 9110, section 8.6: a 204 has no length.
+            Some(_) if head.status == 204 => None,
             Some(length) => Some(("content-length", length.as_str())),
             None if self.framing == Framing::Chunked => Some(("transfer-encoding", "chunked")),
             None => None,
@@ -126,8 +134,9 @@ impl<'a> Reply<'a> {
                 Response::from(error).encode(self.version, self.request_id, self.keep_alive, true, out);
                 Progress::Done
             }
-            Framing::Length | Framing::Chunked | Framing::UntilClose if !self.is_chat_stream => Progress::Cut,
-            Framing::Length | Framing::Chunked | Framing::UntilClose => {
+            Framing::Length => Progress::Cut,
+            Framing::Chunked | Framing::UntilClose if !self.is_chat_stream => Progress::Cut,
+            Framing::Chunked | Framing::UntilClose => {
                 let row = Code::Internal.row();
                 let data = error_object(MESSAGE, row.kind, None, row.code);
                 self.encode_body([Bytes::from(format!("event: error\ndata: {data}\n\n"))], out);

@@ -1,6 +1,6 @@
 //! Reading one request of a connection: its head, then its body, each under its limits.
 
-use std::future::Future;
+use std::cell::Cell;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,6 +9,7 @@ use super::inbox::Inbox;
 use crate::actor::budget::Lease;
 use crate::error::{Code, ProxyError};
 use crate::http1::{Decoded, Decoder, Framing, HeadLimits, HeadReader, RequestHead};
+use crate::net::task::within;
 
 /// What came of waiting for a request.
 pub enum Arrival {
@@ -28,8 +29,14 @@ pub struct HeadWait {
     pub whole: Duration,
 }
 
-/// Reads a head. `unread` holds what came before and what comes behind the head.
-pub async fn read_head(inbox: &Inbox, unread: &mut BytesMut, wait: &HeadWait) -> Arrival {
+/// Reads a head. `unread` holds what came before and what comes behind the head; `has_begun` becomes true with the
+/// head's first byte.
+pub async fn read_head(
+    inbox: &Inbox,
+    unread: &mut BytesMut,
+    wait: &HeadWait,
+    has_begun: &Cell<bool>,
+) -> Arrival {
     let mut reader = HeadReader::new(wait.limits);
     if unread.is_empty() {
         match within(wait.idle, inbox.take()).await {
@@ -37,6 +44,7 @@ pub async fn read_head(inbox: &Inbox, unread: &mut BytesMut, wait: &HeadWait) ->
             Some(None) | None => return Arrival::Closed,
         }
     }
+    has_begun.set(true);
     let whole = async {
         loop {
             match reader.request(unread) {
@@ -144,9 +152,4 @@ pub fn announced(framing: Framing, bytes_max: usize) -> Result<usize, ProxyError
 fn too_large(bytes_max: usize) -> ProxyError {
     let message = format!("The request body is larger than {bytes_max} bytes, the limit here.");
     ProxyError::new(Code::BodyTooLarge, message)
-}
-
-/// The future's output, or None if it is not there in time. Only for futures that may be dropped.
-pub async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
-    monoio::time::timeout(limit, future).await.ok()
 }

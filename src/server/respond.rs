@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::routing::Refusal;
 use crate::config::{ClientKey, Config};
-use crate::error::{Code, ProxyError, push_json_string};
+use crate::error::{Code, Fault, ProxyError, push_json_string};
 use crate::http1::{Version, encode_response_head};
 use crate::net::Gather;
 
@@ -16,11 +16,13 @@ pub struct Response {
     pub status: u16,
     pub body: Bytes,
     pub allow: Option<&'static str>,
+    /// The error that it tells.
+    pub error: Option<ProxyError>,
 }
 
 impl From<ProxyError> for Response {
     fn from(error: ProxyError) -> Self {
-        Self { status: error.status(), body: error.body(), allow: None }
+        Self { status: error.status(), body: error.body(), allow: None, error: Some(error) }
     }
 }
 
@@ -31,6 +33,18 @@ impl From<Refusal> for Response {
 }
 
 impl Response {
+    /// One line about an error that Baton answers with itself: nobody else will tell the operator.
+    pub fn log(&self, request_id: &str) {
+        let Some(error) = &self.error else { return };
+        let (status, code, reason) = (error.status(), error.code.row().code, &*error.message);
+        match error.code.row().fault {
+            Fault::Client => tracing::info!(request_id, status, code, reason, "request refused"),
+            Fault::Upstream | Fault::Baton => {
+                tracing::warn!(request_id, status, code, reason, "request failed")
+            }
+        }
+    }
+
     /// Appends the response to `out`. `with_body`: false in answer to HEAD.
     pub fn encode(
         self,
@@ -70,7 +84,7 @@ pub fn models(config: &Config, key: Option<&ClientKey>) -> Response {
         push_model(&mut body, &route.name);
     }
     body.push_str("]}");
-    Response { status: 200, body: Bytes::from(body), allow: None }
+    Response { status: 200, body: Bytes::from(body), allow: None, error: None }
 }
 
 /// `GET /v1/models/{model}`.
@@ -80,7 +94,7 @@ pub fn model(config: &Config, key: Option<&ClientKey>, name: &[u8]) -> Response 
         Some((_, route)) if key.is_none_or(|key| key.allows(&route.name)) => {
             let mut body = String::new();
             push_model(&mut body, &route.name);
-            Response { status: 200, body: Bytes::from(body), allow: None }
+            Response { status: 200, body: Bytes::from(body), allow: None, error: None }
         }
         _ => unknown_model(&name).into(),
     }

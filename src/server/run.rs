@@ -16,7 +16,7 @@ use crate::actor::context::{PrepareError, Shared};
 use crate::actor::node::{CoreRef, Node, NodeMsg};
 use crate::actor::observer::Observer;
 use crate::actor::turn::{self, Door};
-use crate::config::{Config, Io};
+use crate::config::Config;
 use crate::net::driver::{self, DriverError, RING_ENTRIES, RingMode};
 use crate::net::tls_config::{self, TlsConfigError};
 use crate::net::{clock, listener, task};
@@ -104,11 +104,7 @@ pub enum Waited {
 
 /// Starts a node; returns when every core listens.
 pub fn start(config: Config, observer: Option<Arc<dyn Observer>>) -> Result<Running, StartError> {
-    let found = driver::probe(match config.server.io {
-        Io::Auto => driver::Io::Auto,
-        Io::IoUring => driver::Io::IoUring,
-        Io::Epoll => driver::Io::Epoll,
-    })?;
+    let found = driver::probe(config.server.io)?;
     tracing::info!("{found}");
     let mode = found.mode;
     let cores = match config.server.workers {
