@@ -255,8 +255,9 @@ impl Seam {
             if new.len() < len {
                 overlap.may_grow = true;
             } else {
-                // A periodic text may well go on by repeating itself: two readings.
-                overlap.found = (!is_periodic(suffix)).then(|| new[len - 1].1);
+                // A text that repeats itself may well go on doing so: two readings.
+                let repeats = is_periodic(suffix) || tail[..tail.len() - len].ends_with(suffix);
+                overlap.found = (!repeats).then(|| new[len - 1].1);
                 break;
             }
         }
