@@ -249,7 +249,10 @@ fn statuses_of_the_upstream_lead_where_they_should() {
 #[test]
 fn a_wait_that_was_asked_for_is_told_in_whole_seconds() {
     let busy = |field: &str| {
-        send(format!("HTTP/1.1 429 Slow down\r\n{field}Content-Length: 2\r\n\r\n{{}}").into_bytes())
+        let body = r#"{"error":{"message":"slow down"}}"#;
+        let len = body.len();
+        let head = "HTTP/1.1 429 Slow down\r\nContent-Type: application/json\r\n";
+        send(format!("{head}{field}Content-Length: {len}\r\n\r\n{body}"))
     };
     let cases = [
         ("seconds", "Retry-After: 7\r\n", Some(7)),

@@ -13,6 +13,7 @@ mod support;
 mod choices;
 mod configs;
 mod cuts;
+mod ends;
 mod failures;
 mod framing;
 mod http_client;

@@ -183,7 +183,7 @@ fn fields_of_one_hop_end_here_and_ours_stand_once() {
         )
     };
     let head = String::from_utf8(STREAM_HEAD.to_vec()).unwrap();
-    let streamed = [head[..head.len() - 2].as_bytes(), fields.as_bytes(), b"\r\n", &stream_body].concat();
+    let streamed = [&head.as_bytes()[..head.len() - 2], fields.as_bytes(), b"\r\n", &stream_body].concat();
     let upstream = ScriptedUpstream::new(vec![
         send(streamed),
         send(sized("200 OK", &plain_body)),

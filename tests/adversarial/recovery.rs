@@ -197,6 +197,23 @@ fn stalls_are_noticed_wherever_they_begin() {
 }
 
 #[test]
+fn a_model_that_thinks_in_empty_deltas_is_waited_for() {
+    let empty = chunk_as("chatcmpl-a", "m", &json!({ "role": "assistant", "content": "" }), &Value::Null);
+    let first = streams([empty.repeat(2000), text("Hello"), stop(), done()].concat());
+    let second = streams(
+        [
+            role(),
+            chunk_as("b", "m", &json!({ "content": "" }), &Value::Null).repeat(2000),
+            text(REST),
+            stop(),
+            done(),
+        ]
+        .concat(),
+    );
+    run_all(vec![trial("before content", first, answer("Hello")), broken("behind a seam", second)]);
+}
+
+#[test]
 fn a_drip_of_content_is_no_stall() {
     let pieces: Vec<String> = (0..8).map(|n| format!("{n} ")).collect();
     let mut script = vec![Step::Send(STREAM_HEAD.to_vec())];
