@@ -29,6 +29,7 @@ mod machine;
 mod partial;
 mod seam;
 mod switch;
+mod timers;
 mod usage;
 
 use std::sync::Arc;

@@ -289,7 +289,7 @@ impl Seam {
 
     /// More white space might repeat more of the partial's end.
     fn space_may_grow(&self) -> bool {
-        !self.is_native
+        self.removes_doubled_space
             && self.held.len() < self.trailing_space()
             && self.held.iter().all(|unit| is_space(*unit))
     }
