@@ -115,10 +115,7 @@ impl Rule {
     fn tells(&self, says: Says, partial: &str, rest: &str, mode: ContinuationMode) -> bool {
         let could_overlap = mode == Instruct && self.ends.iter().any(|len| *len >= 6);
         match says {
-            Says::TheRest => {
-                let doubles_space = mode == Instruct && self.doubles_space;
-                !self.starts_like && !could_overlap && !doubles_space
-            }
+            Says::TheRest => !(self.starts_like || could_overlap || (mode == Instruct && self.doubles_space)),
             Says::AllOfIt => self.starts_like && !could_overlap,
             Says::TheEndAgain(count) => {
                 let chars: Vec<char> = partial.chars().collect();
@@ -127,10 +124,18 @@ impl Rule {
                 let is_longest = self.ends.last() == Some(&end.len()) && (6..=200).contains(&end.len());
                 let space_is_clear =
                     !Rule::new(partial, rest, mode).doubles_space && !begins_within_space(partial, count);
-                mode == Instruct && is_longest && !self.starts_like && !is_periodic(&end) && space_is_clear
+                let repeats = is_periodic(&end) || comes_twice(partial, &end);
+                mode == Instruct && is_longest && !self.starts_like && !repeats && space_is_clear
             }
         }
     }
+}
+
+/// The partial ends with `end` twice in a row, white space between or not.
+fn comes_twice(partial: &str, end: &[u16]) -> bool {
+    let tail = normal(&units(partial));
+    let bare = |text: &[u16]| text.strip_suffix(&[0x20]).unwrap_or(text).to_vec();
+    bare(&tail[..tail.len() - end.len()]).ends_with(&bare(end))
 }
 
 /// The last characters begin in the middle of white space, or the partial ends in some that the rest may go on with.

@@ -42,6 +42,8 @@ pub(super) struct Attempt {
     /// Frames not forwarded yet: before the commit, or at the seam.
     pub held: Vec<Held>,
     pub held_bytes: usize,
+    /// There was no room to hold a frame that says nothing.
+    pub has_dropped: bool,
     /// Set until the seam is decided; only behind a partial.
     pub seam: Option<Box<Seam>>,
     /// Whether content came.
@@ -107,6 +109,7 @@ impl Attempt {
             body_bytes: 0,
             held: Vec::new(),
             held_bytes: 0,
+            has_dropped: false,
             seam: None,
             has_content: false,
             content_frames: 0,

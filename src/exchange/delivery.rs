@@ -26,9 +26,7 @@ impl Exchange {
             edits.push(Edit::cut(span));
         }
         if is_behind_seam {
-            let says_something =
-                delta.has_content() || delta.choices.iter().any(|choice| choice.finish.is_some());
-            if !says_something {
+            if !delta.is_essential() {
                 // A second role, an empty delta and the attempt's own usage are not the client's to see.
                 return;
             }
@@ -82,6 +80,10 @@ impl Exchange {
         let mut text = Vec::new();
         for span in &delta.text {
             frame.copy_payload(span.start, span.end, &mut text);
+        }
+        if !delta.is_essential() {
+            // It would not be forwarded either: a model may think in empty deltas for as long as it is let.
+            return;
         }
         let blocks = delta.has_content() && text.is_empty();
         attempt.held_bytes += frame.wire_len();

@@ -55,6 +55,12 @@ impl Exchange {
             self.hold_at_seam(frame, delta, now);
         } else if gate_is_open && attempt.held.is_empty() {
             self.emit(Held::new(frame, delta), b"");
+        } else if !delta.is_essential() && attempt.held_bytes + frame.wire_len() > self.plan.limits.hold_bytes
+        {
+            // A model may think in empty deltas for as long as `first_token` lets it: the first ones are enough.
+            if !std::mem::replace(&mut attempt.has_dropped, true) {
+                self.record(Record::FrameDropped { reason: "no_room" });
+            }
         } else {
             attempt.hold(frame, delta);
             if has_content {

@@ -8,7 +8,7 @@ use super::{Fact, Fault, Shape};
 use crate::error::Code;
 use crate::http1::coding::CodingDecoder;
 use crate::http1::{Decoded, Decoder, Framing, HeadLimits, HeadReader, Headers, Method, ResponseHead};
-use crate::protocol::openai_chat::{Sniffed, sniff};
+use crate::protocol::openai_chat::{Sniffed, sniff, sniff_labelled};
 use crate::sse::Framer;
 
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +50,10 @@ enum State {
 
 #[derive(Debug)]
 enum Kind {
-    /// A stream was asked for: the first bytes show whether it came.
-    Unknown,
+    /// A stream was asked for: the first bytes show whether it came. `labelled`: the head says that it did.
+    Unknown {
+        labelled: bool,
+    },
     Stream(Box<Framer>),
     Bytes,
 }
@@ -171,7 +173,8 @@ impl Intake {
             head.framing = Framing::UntilClose;
         }
         let is_stream = self.shape == Shape::ChatStream && (200..300).contains(&head.status);
-        let kind = if is_stream { Kind::Unknown } else { Kind::Bytes };
+        let labelled = head.headers.get("content-type").is_some_and(|value| is_event_stream(value));
+        let kind = if is_stream { Kind::Unknown { labelled } } else { Kind::Bytes };
         self.keep_alive = head.keep_alive;
         self.state = State::Body { decoder, coding, kind };
         facts.push(Fact::Head(Box::new(head)));
@@ -210,14 +213,15 @@ impl Intake {
                     self.fail(Fault::TooLarge, facts);
                 }
             }
-            Kind::Unknown => {
+            Kind::Unknown { labelled } => {
                 let data = if self.unread.is_empty() {
                     data
                 } else {
                     self.unread.extend_from_slice(&data);
                     self.unread.split().freeze()
                 };
-                *kind = match sniff(&data) {
+                let sniffed = if *labelled { sniff_labelled(&data) } else { sniff(&data) };
+                *kind = match sniffed {
                     Sniffed::EventStream => Kind::Stream(Box::new(Framer::new(self.limits.frame_bytes))),
                     Sniffed::Json => Kind::Bytes,
                     Sniffed::NeedMore if data.len() <= SNIFF_BYTES_MAX => {
@@ -254,6 +258,12 @@ impl Intake {
         self.state = State::Failed;
         facts.push(Fact::Failed(fault));
     }
+}
+
+/// `text/event-stream`, with or without parameters.
+fn is_event_stream(content_type: &[u8]) -> bool {
+    let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }
 
 /// Adds frames to those that the last fact holds already: one batch a read.

@@ -276,6 +276,7 @@ pub enum Record {
         /// The upstream's own request id.
         request_id: Option<Bytes>,
         usage: Option<Usage>,
+        content_frames: u64,
     },
     /// A mid-stream failure was judged.
     Broken {

@@ -268,8 +268,11 @@ impl Seam {
             let mut whole = suffix.to_vec();
             whole.extend((repeated > 0).then_some(0x20));
             if OVERLAP_UNITS.contains(&whole.len()) {
-                // A periodic text may well go on by repeating itself: two readings.
-                overlap.found = (!is_periodic(&whole)).then_some(end + repeated);
+                // A text that repeats itself may well go on doing so: two readings.
+                let before = &tail[..tail.len() - len];
+                let before = before.strip_suffix(&[0x20]).unwrap_or(before);
+                let repeats = is_periodic(&whole) || before.ends_with(suffix);
+                overlap.found = (!repeats).then_some(end + repeated);
                 break;
             }
         }

@@ -69,6 +69,12 @@ impl Delta {
             || self.audio
             || self.other_choice
     }
+
+    /// The answer cannot do without it: content, or the end of a choice. A role, an empty text, an annotation
+    /// and usage are none.
+    pub fn is_essential(&self) -> bool {
+        self.has_content() || self.choices.iter().any(|choice| choice.finish.is_some())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use simd_json::{Buffers, Tape};
 use smallvec::SmallVec;
 
 pub use completion::Body;
-pub use sniff::{Sniffed, sniff};
+pub use sniff::{Sniffed, sniff, sniff_labelled};
 
 use super::errors::plain_text;
 use super::scan::DEPTH_MAX;

@@ -76,7 +76,21 @@ fn what_is_held_is_bounded() {
         world.send(0, &filler);
     }
     assert_eq!(world.take(), ["open 0 initial at 0"]);
+    // What says nothing is dropped once there is no room: it is no reason to give a model up that thinks in silence.
     world.send(0, &filler);
+    assert_eq!(world.take(), [""; 0]);
+    world.send(0, text("x"));
+    assert_eq!(world.take(), ["head 200".to_owned(), format!("body {}{}", filler.repeat(8), text("x"))]);
+}
+
+#[test]
+fn what_must_not_be_dropped_is_bounded_too() {
+    let mut world = World::new(&Setup::pair());
+    world.take();
+    let filler = chunk_of("a", &format!(r#""content":"","pad":"{}""#, "x".repeat(8_000)), "null");
+    world.ok(0).send(0, filler.repeat(8));
+    let end = chunk_of("a", &format!(r#""content":"","pad":"{}""#, "x".repeat(8_000)), "\"stop\"");
+    world.send(0, &end);
     assert_eq!(world.take(), ["close 0", "open 1 fallback at 1"]);
     assert_eq!(world.results(), ["too_large"]);
 }

@@ -45,13 +45,13 @@ impl Scenario {
         set_policy(&mut setup, rng);
         set_health(&mut setup, rng);
         set_limits(&mut setup, rng);
-        let faults = pick(rng, &[10, 40, 70, 90]);
+        let faults = pick(rng, &[10, 50, 80, 95]);
         Self { setup, answer, is_tellable, max_tokens, faults }
     }
 }
 
-pub fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
-    choices[rng.usize(..choices.len())]
+pub fn pick<T: Clone>(rng: &mut Rng, choices: &[T]) -> T {
+    choices[rng.usize(..choices.len())].clone()
 }
 
 fn mode(rng: &mut Rng) -> ContinuationMode {

@@ -39,7 +39,7 @@ pub struct Asked<'a> {
 
 /// Makes up what the attempt will meet.
 pub fn script(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
-    if rng.u8(..100) < scenario.faults / 4 {
+    if rng.u8(..100) < faults_of(asked, scenario) / 4 {
         return refusal(asked, scenario, rng);
     }
     match asked.shape {
@@ -53,11 +53,16 @@ pub fn script(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     }
 }
 
+/// Those who carry on do better, or few answers would ever be recovered.
+fn faults_of(asked: &Asked<'_>, scenario: &Scenario) -> u8 {
+    if asked.partial.is_some() { scenario.faults / 3 } else { scenario.faults }
+}
+
 /// No answer at all.
 fn refusal(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     let at = rng.u64(..50);
     let body = |code: &str| format!(r#"{{"error":{{"message":"no","type":"t","code":{code}}}}}"#);
-    match rng.u8(..15) {
+    match rng.u8(..16) {
         0 => vec![(at, Act::Fault(Fault::ConnectFailed))],
         1 => vec![(at, Act::Fault(pick_fault(rng)))],
         2 => vec![(at, Act::Fin)],
@@ -77,6 +82,15 @@ fn refusal(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
             (at, Act::Wire(b"HTTP/1.1 500 X\r\nContent-Length: 99\r\n\r\n{".to_vec())),
             (at + 9, Act::Reset),
         ],
+        14 if asked.shape == Shape::ChatStream => {
+            let role = chunk_of("a", r#""role":"assistant","content":"""#, "null");
+            frame(
+                &pick(rng, &[vec![], vec![role.clone()], vec![role, DONE.to_owned()]]),
+                Close::Properly,
+                false,
+                rng,
+            )
+        }
         13 if asked.shape != Shape::Opaque => by_length(200, "Content-Type: text/html\r\n", b"<html>", rng),
         _ => vec![(at, Act::Wire(pick(rng, &["SSH-2.0\r\n", "HTTP/1.1 101 X\r\n\r\n"]).into()))],
     }
@@ -132,10 +146,12 @@ fn text_of(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> String {
     let rest = scenario.answer.strip_prefix(partial).expect("the partial is a part of the answer");
     let units = partial.encode_utf16().count();
     let is_native = asked.mode == ContinuationMode::Prefill;
-    match rng.u8(..4) {
-        0 if !is_native && units > 0 => scenario.answer.clone(),
-        0 if is_native && units >= NATIVE_RESTART && !is_periodic(asked.delivered) => scenario.answer.clone(),
-        1 if !is_native && units > OVERLAP.0 => {
+    match rng.u8(..6) {
+        0..=1 if !is_native && units > 0 => scenario.answer.clone(),
+        0..=2 if is_native && units >= NATIVE_RESTART && !is_periodic(asked.delivered) => {
+            scenario.answer.clone()
+        }
+        2..=3 if !is_native && units > OVERLAP.0 => {
             let most = (units - 1).min(OVERLAP.1 - 1);
             let from = suffix_of(partial, rng.usize(OVERLAP.0..=most));
             format!("{from}{rest}")
@@ -193,8 +209,11 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
             events.extend([words::raw_text(id, LATE), chunk_of(id, "", r#""stop""#), DONE.to_owned()]);
         }
     }
-    let mut end =
-        if rng.u8(..100) < scenario.faults { spoil(&mut events, id, scenario, rng) } else { Close::Properly };
+    let mut end = if rng.u8(..100) < faults_of(asked, scenario) {
+        spoil(&mut events, id, scenario, rng)
+    } else {
+        Close::Properly
+    };
     if is_repeat && end == Close::Never {
         // A repeat that falls silent within it is taken for new text after 300 ms, and cannot be told from it.
         end = Close::Fin;

@@ -39,6 +39,21 @@ pub fn sniff(first: &[u8]) -> Sniffed {
     Sniffed::Other
 }
 
+/// As [`sniff`], of a body that is labelled as an event stream: that may begin with a field which nobody knows.
+pub fn sniff_labelled(first: &[u8]) -> Sniffed {
+    let sniffed = sniff(first);
+    if sniffed != Sniffed::Other {
+        return sniffed;
+    }
+    let text = first.trim_ascii_start();
+    let is_name_byte = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    match text.iter().position(|byte| !is_name_byte(byte)) {
+        None => Sniffed::NeedMore,
+        Some(end) if end > 0 && text[end] == b':' => Sniffed::EventStream,
+        Some(_) => Sniffed::Other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +84,23 @@ mod tests {
         ];
         for (first, want) in cases {
             assert_eq!(sniff(first), *want, "{}", String::from_utf8_lossy(first));
+        }
+    }
+
+    #[test]
+    fn a_label_lets_a_stream_begin_with_any_field() {
+        let cases: &[(&[u8], Sniffed)] = &[
+            (b"foo", Sniffed::NeedMore),
+            (b"foo: 1", Sniffed::EventStream),
+            (b"\nx-y_9:", Sniffed::EventStream),
+            (b"data", Sniffed::NeedMore),
+            (b"{", Sniffed::Json),
+            (b"foo bar: 1", Sniffed::Other),
+            (b"<html>", Sniffed::Other),
+            (b"Internal Server Error", Sniffed::Other),
+        ];
+        for (first, want) in cases {
+            assert_eq!(sniff_labelled(first), *want, "{}", String::from_utf8_lossy(first));
         }
     }
 }
