@@ -33,8 +33,8 @@ use model::upstream::{Act, Asked, script};
 use support::World;
 use support::client::End;
 
-/// Every seed that ever failed.
-const ONCE_FAILED: &[u64] = &[];
+/// Every seed that ever failed, so far for what the model itself took wrong: it still runs what it makes up today.
+const ONCE_FAILED: &[u64] = &[160, 728, 790, 1_268, 1_376, 1_965, 2_404, 2_776, 5_628];
 const SEEDS: u64 = 400;
 /// What a few hundred seeds must lead to, or they do not try enough: outcomes, ends of attempts, seams.
 const EXPECTED: [&str; 24] = [

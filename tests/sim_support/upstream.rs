@@ -148,7 +148,7 @@ fn text_of(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> String {
     let is_native = asked.mode == ContinuationMode::Prefill;
     match rng.u8(..6) {
         0..=1 if !is_native && units > 0 => scenario.answer.clone(),
-        0..=2 if is_native && units >= NATIVE_RESTART && !is_periodic(asked.delivered) => {
+        0..=1 if is_native && units >= NATIVE_RESTART && !is_periodic(asked.delivered) => {
             scenario.answer.clone()
         }
         2..=3 if !is_native && units > OVERLAP.0 => {
