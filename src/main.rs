@@ -116,6 +116,9 @@ fn run(file: &Path) -> ExitCode {
             for address in &running.addresses {
                 println!("listening on {scheme}://{address}");
             }
+            if let Some(address) = running.admin {
+                println!("admin on http://{address}");
+            }
             serve(running, signals, drain)
         }
         Err(error) => {

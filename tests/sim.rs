@@ -23,14 +23,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use baton::exchange::{Input, Shape};
+use baton::policy::ContinuationMode;
 use baton::time::MonoTime;
 use fastrand::Rng;
 use serde_json::Value;
 
 use model::scenario::{Scenario, pick};
 use model::upstream::{Act, Asked, script};
-use support::World;
 use support::client::End;
+use support::{Attempt, World};
 
 /// Every seed that ever failed.
 const ONCE_FAILED: &[u64] = &[];
@@ -248,7 +249,7 @@ impl Sim {
             }
             let asked = Asked {
                 shape: self.scenario.setup.shape,
-                mode: self.scenario.setup.targets[attempt.target],
+                mode: self.mode_of(attempt),
                 is_fresh: attempt.fresh,
                 partial: partial.as_deref(),
             };
@@ -259,10 +260,22 @@ impl Sim {
         }
     }
 
+    /// How the attempt asks its target to go on.
+    fn mode_of(&self, attempt: &Attempt) -> ContinuationMode {
+        let body: Value = serde_json::from_slice(&attempt.body).expect("valid JSON");
+        let last =
+            body["messages"].as_array().and_then(|messages| messages.last()).cloned().unwrap_or_default();
+        let is_turn = attempt.kind == "mid_stream_fallback" && last["role"] == "user";
+        if is_turn { ContinuationMode::UserTurn } else { self.scenario.setup.targets[attempt.target] }
+    }
+
     /// A continuation is valid JSON and ends with just what the client has; gives that.
     fn check_continuation(&self, id: u32) -> String {
         let body: Value = serde_json::from_slice(&self.world.attempts[&id].body).expect("valid JSON");
-        let last = body["messages"].as_array().and_then(|messages| messages.last()).expect("messages");
+        let mut messages = body["messages"].as_array().expect("messages").iter().rev();
+        let turn = messages.next().expect("a message");
+        // Who refused the trailing assistant message is asked by a user turn behind it.
+        let last = if turn["role"] == "user" { messages.next().expect("the partial") } else { turn };
         assert_eq!(last["role"], "assistant");
         let partial = last["content"].as_str().expect("a text").to_owned();
         let delivered = self.delivered();
@@ -314,6 +327,13 @@ impl Sim {
         assert!(status < 500 || self.world.outcome() == "partial_failed");
     }
 
+    /// The attempt that answered gave a finish_reason, before any `[DONE]`.
+    fn has_finish(&self) -> bool {
+        let Some((_, attempt)) = self.world.attempts.last_key_value() else { return false };
+        let heard = String::from_utf8_lossy(&attempt.heard);
+        heard.split("[DONE]").next().is_some_and(|before| before.contains("\"finish_reason\":\"stop\""))
+    }
+
     fn check_stream(&self) {
         let client = &self.world.client;
         let (text, answer) = (self.delivered(), &self.scenario.answer);
@@ -325,6 +345,9 @@ impl Sim {
                 text == *answer || (is_limited && answer.starts_with(whole)),
                 "{text:?} is not {answer:?}"
             );
+            if self.has_finish() {
+                assert_eq!(client.finishes().len(), 1, "no finish_reason is lost: {}", client.text_of_body());
+            }
             let is_recovered = self.world.outcome() == "partial_recovered";
             assert!(is_recovered || self.world.outcome() == "success");
             if is_recovered {

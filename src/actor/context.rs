@@ -13,6 +13,7 @@ use super::budget::Budget;
 use super::health::Health;
 use super::modes::Modes;
 use super::observer::Observer;
+use super::status::{CoreStatus, Status};
 use super::timers::Timers;
 use crate::config::{Config, Upstream};
 use crate::error::push_json_string;
@@ -22,15 +23,27 @@ use crate::net::pool::Pool;
 use crate::net::tls_config::{self, TlsConfigError};
 use crate::policy::{ContinuationMode, FailureMode};
 use crate::protocol::openai_chat::Reader;
+use crate::telemetry::{SinkError, Telemetry};
 
-/// What the process's cores share: read-only.
+/// What the process's cores share: read-only, but for counters.
 pub struct Shared {
     pub config: Config,
     pub modes: Modes,
     pub health: Health,
     pub tls: Vec<Option<UpstreamTls>>,
     pub budget: Budget,
+    pub telemetry: Arc<Telemetry>,
+    pub status: Status,
     pub observer: Option<Arc<dyn Observer>>,
+}
+
+/// Why a config that was read cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    #[error("{0}")]
+    Tls(#[from] TlsConfigError),
+    #[error("{0}")]
+    Log(#[from] SinkError),
 }
 
 /// How one upstream is spoken to under TLS.
@@ -41,17 +54,18 @@ pub struct UpstreamTls {
 }
 
 impl Shared {
-    /// Prepares a config for `cores` cores. Reads the `ca_file`s.
+    /// Prepares a config for `cores` cores. Reads the `ca_file`s, opens the logs.
     pub fn new(
         config: Config,
         cores: usize,
         observer: Option<Arc<dyn Observer>>,
-    ) -> Result<Self, TlsConfigError> {
+    ) -> Result<Self, PrepareError> {
         let modes = Modes::new(config.upstreams.iter().map(|upstream| upstream.continuation));
-        let tls = config.upstreams.iter().map(upstream_tls).collect::<Result<_, _>>()?;
+        let tls = config.upstreams.iter().map(upstream_tls).collect::<Result<_, TlsConfigError>>()?;
         let budget = Budget::new(config.limits.buffered_bytes.unwrap_or_else(quarter_of_memory), cores);
-        let health = Health::new(&config);
-        Ok(Self { config, modes, health, tls, budget, observer })
+        let telemetry = Arc::new(Telemetry::new(&config)?);
+        let (health, status) = (Health::new(&config), Status::new(cores));
+        Ok(Self { config, modes, health, tls, budget, telemetry, status, observer })
     }
 
     /// Whether every file that the upstreams name can be read and holds what it should.
@@ -151,8 +165,6 @@ pub struct Context {
     pub reader: RefCell<Reader>,
     /// How many exchanges each route began: what round robin goes by.
     turns: Vec<Cell<u64>>,
-    /// Streams that have not ended.
-    pub open_streams: Cell<usize>,
 }
 
 /// A context as the state of an actor may hold it: an actor never leaves its core's thread.
@@ -172,7 +184,6 @@ impl Context {
             pools: pools.collect(),
             reader: RefCell::default(),
             turns: shared.config.routes.iter().map(|_| Cell::new(0)).collect(),
-            open_streams: Cell::new(0),
             shared,
         }
     }
@@ -191,6 +202,14 @@ impl Context {
         let turn = &self.turns[route];
         turn.set(turn.get() + 1);
         turn.get() - 1 + self.core as u64
+    }
+
+    /// What this core tells of itself.
+    ///
+    /// # Panics
+    /// If the config was prepared for fewer cores.
+    pub fn status(&self) -> &CoreStatus {
+        &self.shared.status.cores()[self.core]
     }
 
     pub fn intake_limits(&self) -> IntakeLimits {

@@ -108,7 +108,7 @@ impl Actor for Core {
 
 fn counts(context: &ContextRef) -> Counts {
     Counts {
-        streams: context.open_streams.get(),
+        streams: context.status().streams(),
         timers: context.timers.len(),
         pooled: context.pools.iter().map(|pool| pool.borrow().len()).sum(),
         tasks: task::live(),

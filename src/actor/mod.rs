@@ -15,5 +15,6 @@ pub mod health;
 pub mod modes;
 pub mod node;
 pub mod observer;
+pub mod status;
 pub mod stream;
 pub mod upstream;

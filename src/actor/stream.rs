@@ -21,7 +21,7 @@ use crate::exchange::{
 };
 use crate::net::clock;
 use crate::policy::balance;
-use crate::telemetry::ExchangeLog;
+use crate::telemetry::{Asked, Ledger};
 use crate::time::MonoTime;
 
 pub struct Stream;
@@ -34,6 +34,13 @@ pub struct Serve {
     pub request: Request,
     pub call: Arc<Call>,
     pub port: ClientPort,
+    /// The client key's name.
+    pub key: Option<String>,
+    /// The client's path without its query.
+    pub path: bytes::Bytes,
+    /// When the request's head was read, and when the last byte of its body.
+    pub began: MonoTime,
+    pub read: MonoTime,
 }
 
 pub struct StreamArgs {
@@ -77,7 +84,7 @@ pub struct StreamState {
     is_window_full: bool,
     body_bytes: usize,
     lease: SendWrapper<Lease>,
-    log: ExchangeLog,
+    ledger: Ledger,
     core: ContextRef,
 }
 
@@ -92,21 +99,33 @@ impl Actor for Stream {
         args: StreamArgs,
     ) -> Result<StreamState, ActorProcessingErr> {
         let StreamArgs { serve, core } = args;
-        let Serve { route, limit, request, call, port } = serve;
+        let Serve { route, limit, request, call, port, key, path, began, read } = serve;
         let plan = core.plan(route, limit);
+        let asked = Asked {
+            route,
+            plan: Arc::clone(&plan),
+            request_id: Arc::clone(&call.request_id),
+            key,
+            path,
+            shape: request.shape,
+            stream: request.peek.stream,
+            began,
+            read,
+        };
+        let ledger = Ledger::new(Arc::clone(&core.shared.telemetry), asked);
         let strategy = core.shared.config.routes[route].strategy;
         let order = balance::order(strategy, plan.targets.len(), core.next_turn(route));
         if port.attach(&myself) {
+            ledger.client_gone(clock::now(), clock::unix_now());
             return Err("the client left before its request was begun".into());
         }
         let lease = SendWrapper::new(core.shared.budget.lease(core.core));
-        let log = ExchangeLog::new(Arc::clone(&plan), Arc::clone(&call.request_id), request.peek.stream);
         let (shape, body_bytes) = (request.shape, request.body.len());
         let (now, unix_now) = (clock::now(), clock::unix_now().0);
         let shared = Arc::clone(&core.shared);
         let breakers = Breakers::new(move |target, event, now| shared.health.step(route, target, event, now));
         let exchange = Exchange::new(plan, request, order, now, unix_now, fastrand::u64(..), breakers);
-        core.open_streams.set(core.open_streams.get() + 1);
+        core.status().stream_opened();
         Ok(StreamState {
             exchange,
             route,
@@ -118,7 +137,7 @@ impl Actor for Stream {
             is_window_full: false,
             body_bytes,
             lease,
-            log,
+            ledger,
             core,
         })
     }
@@ -129,7 +148,7 @@ impl Actor for Stream {
         myself: ActorRef<StreamMsg>,
         state: &mut StreamState,
     ) -> Result<(), ActorProcessingErr> {
-        state.carry_out(&myself).await;
+        state.carry_out(&myself, clock::now()).await;
         Ok(())
     }
 
@@ -139,27 +158,29 @@ impl Actor for Stream {
         message: StreamMsg,
         state: &mut StreamState,
     ) -> Result<(), ActorProcessingErr> {
+        let now = clock::now();
         match message {
             StreamMsg::Upstream { attempt, facts, bytes } => {
                 state.port.credit().release(bytes);
-                state.take(Input::Upstream { attempt, facts });
+                state.take(Input::Upstream { attempt, facts }, now);
+                state.ledger.content(state.exchange.content_frames(), now);
             }
             StreamMsg::UpstreamDied { attempt } => {
                 let facts = vec![Fact::Failed(Fault::Died)];
-                state.take(Input::Upstream { attempt, facts });
+                state.take(Input::Upstream { attempt, facts }, now);
             }
             StreamMsg::ClientGone => {
                 state.port.close();
-                state.take(Input::ClientGone);
+                state.take(Input::ClientGone, now);
             }
             // Seen in the credit itself, below.
             StreamMsg::WindowOpen => {}
             StreamMsg::TimeOut => {
                 state.timer = None;
-                state.exchange.handle_timeout(clock::now());
+                state.exchange.handle_timeout(now);
             }
         }
-        state.carry_out(&myself).await;
+        state.carry_out(&myself, now).await;
         Ok(())
     }
 
@@ -186,19 +207,20 @@ impl Actor for Stream {
 }
 
 impl StreamState {
-    fn take(&mut self, input: Input) {
+    fn take(&mut self, input: Input, now: MonoTime) {
         let mut reader = self.core.reader.borrow_mut();
-        self.exchange.handle_input(input, clock::now(), &mut reader);
+        self.exchange.handle_input(input, now, &mut reader);
     }
 
     /// Carries out all that the machine wants done, then sets its timer; stops the actor at the end.
-    async fn carry_out(&mut self, myself: &ActorRef<StreamMsg>) {
+    async fn carry_out(&mut self, myself: &ActorRef<StreamMsg>, now: MonoTime) {
         loop {
             while let Some(output) = self.exchange.poll_output() {
-                self.carry_out_one(myself, output).await;
+                self.carry_out_one(myself, output, now).await;
                 if !self.is_window_full && self.port.credit().is_full() {
                     self.is_window_full = true;
-                    self.take(Input::WindowFull);
+                    self.ledger.window_full();
+                    self.take(Input::WindowFull, now);
                 }
             }
             // Not only the writer opens the window: what a read brought may also be dropped, or held.
@@ -206,7 +228,7 @@ impl StreamState {
                 break;
             }
             self.is_window_full = false;
-            self.take(Input::WindowOpen);
+            self.take(Input::WindowOpen, now);
         }
         self.lease.set(self.body_bytes + self.exchange.held_bytes());
         self.set_timer(myself);
@@ -215,25 +237,31 @@ impl StreamState {
         }
     }
 
-    async fn carry_out_one(&mut self, myself: &ActorRef<StreamMsg>, output: Output) {
+    async fn carry_out_one(&mut self, myself: &ActorRef<StreamMsg>, output: Output, now: MonoTime) {
         if let Some(observer) = &self.core.shared.observer {
             observer.output(&output);
         }
         match output {
-            Output::Open { attempt, target, body, fresh, .. } => {
+            Output::Open { attempt, target, kind, body, fresh } => {
+                self.ledger.opened(target, kind, now, clock::unix_now());
                 // Boxed since it is rare and large: the future of every message would carry it.
-                Box::pin(self.open(myself, attempt, target, body, fresh)).await;
+                Box::pin(self.open(myself, attempt, target, body, fresh, now)).await;
             }
             Output::Close { attempt, drain } => self.close(attempt, drain),
-            Output::Head(head) => self.port.send(ToClient::Head(head)),
+            Output::Head(head) => {
+                self.ledger.head(head.status);
+                self.port.send(ToClient::Head(head));
+            }
             Output::Body(slices) => {
-                self.port.credit().charge(slices.iter().map(bytes::Bytes::len).sum());
+                let bytes = slices.iter().map(bytes::Bytes::len).sum();
+                self.ledger.body(bytes);
+                self.port.credit().charge(bytes);
                 self.port.send(ToClient::Body(slices));
             }
             Output::Finish => self.port.send(ToClient::Finish),
             Output::Abort => self.port.send(ToClient::Abort),
             Output::Record(record) => {
-                self.log.write(&record);
+                self.ledger.record(&record, now, clock::unix_now());
                 if let Record::Demoted { target, to, .. } = *record {
                     let shared = &self.core.shared;
                     shared.modes.set(shared.config.routes[self.route].targets[target].upstream, to);
@@ -252,6 +280,7 @@ impl StreamState {
         target: usize,
         body: SmallVec<[bytes::Bytes; 4]>,
         fresh: bool,
+        now: MonoTime,
     ) {
         let target = &self.core.shared.config.routes[self.route].targets[target];
         let guard = SendWrapper::new(Guard::new(self.core.timers.clone()));
@@ -274,7 +303,7 @@ impl StreamState {
             }
             Err(error) => {
                 tracing::error!(request_id = &*self.call.request_id, %error, "an Upstream could not be started");
-                self.take(Input::Upstream { attempt, facts: vec![Fact::Failed(Fault::Died)] });
+                self.take(Input::Upstream { attempt, facts: vec![Fact::Failed(Fault::Died)] }, now);
             }
         }
     }
@@ -318,6 +347,7 @@ impl StreamState {
 impl Drop for StreamState {
     fn drop(&mut self) {
         self.cancel_timer();
-        self.core.open_streams.set(self.core.open_streams.get().saturating_sub(1));
+        self.ledger.abandoned(clock::now(), clock::unix_now());
+        self.core.status().stream_closed();
     }
 }

@@ -1,5 +1,6 @@
 //! From the text to the whole: the TOML document, its tables in turn, and what only holds between them.
 
+use sha2::{Digest, Sha256};
 use toml::de::DeTable;
 
 use super::reader::{Reader, Section, Spot};
@@ -13,7 +14,8 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Config, Vec<ConfigErro
     }
     let document = DeTable::parse(text).map_err(|error| vec![syntax_error(text, &error)])?;
     let mut reader = Reader::new(text, sources);
-    let config = config(document.get_ref(), &mut reader);
+    let mut config = config(document.get_ref(), &mut reader);
+    config.revision = revision(text);
     let errors = reader.into_errors();
     if errors.is_empty() { Ok(config) } else { Err(errors) }
 }
@@ -35,10 +37,11 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> ConfigError {
 }
 
 fn config(document: &DeTable<'_>, reader: &mut Reader<'_>) -> Config {
-    let mut root = Section::root(document).later(&["admin"]);
+    let mut root = Section::root(document);
     let server_table = root.section(reader, "server");
     let (server, listen_at) = server::server(server_table, reader);
     let limits = server::limits(root.section(reader, "limits"), reader);
+    let admin = server::admin(root.section(reader, "admin"), reader);
     let log = server::log(root.section(reader, "log"), reader);
     let upstreams = upstreams::upstreams(&root.section(reader, "upstreams"), reader);
 
@@ -64,5 +67,10 @@ fn config(document: &DeTable<'_>, reader: &mut Reader<'_>) -> Config {
         );
         reader.report(&listen_at, message);
     }
-    Config { server, limits, log, keys, upstreams, routes }
+    Config { revision: String::new(), server, limits, admin, log, keys, upstreams, routes }
+}
+
+/// Tells one text from another, for whoever asks a running process what it was started with.
+fn revision(text: &str) -> String {
+    Sha256::digest(text).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }

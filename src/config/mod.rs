@@ -61,8 +61,11 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Config, Vec<ConfigErro
 /// A whole config. Upstreams and routes are sorted by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// Which text this is: the first 12 hex digits of its SHA-256.
+    pub revision: String,
     pub server: Server,
     pub limits: Limits,
+    pub admin: Admin,
     pub log: Log,
     /// Client keys; none: no key is asked.
     pub keys: Vec<ClientKey>,
@@ -79,6 +82,11 @@ impl Config {
         }
         for file in self.upstreams.iter_mut().filter_map(|upstream| upstream.tls.ca_file.as_mut()) {
             *file = folder.join(&*file);
+        }
+        for log in [&mut self.log.access, &mut self.log.usage] {
+            if let LogTo::File(file) = log {
+                *file = folder.join(&*file);
+            }
         }
     }
 
@@ -163,11 +171,31 @@ pub struct Limits {
     pub connections: usize,
 }
 
-/// `[log]`.
+/// `[admin]`: the operator's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// None: off.
+    pub listen: Option<SocketAddr>,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     pub format: LogFormat,
     pub level: Level,
+    /// One line at each exchange's end.
+    pub access: LogTo,
+    /// Usage events, one JSON line each.
+    pub usage: LogTo,
+}
+
+/// Where a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTo {
+    Off,
+    Stderr,
+    /// Appended to.
+    File(PathBuf),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `[server]`, `[limits]` and `[log]`.
+//! `[server]`, `[limits]`, `[admin]` and `[log]`.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use toml::de::DeValue;
 
 use super::reader::{Node, Reader, Section, Spot};
 use super::values::{boolean, choice, distinct, duration, duration_or_zero, integer, path, size, text};
-use super::{HalfClose, Io, Level, Limits, Log, LogFormat, Server, ServerTls};
+use super::{Admin, HalfClose, Io, Level, Limits, Log, LogFormat, LogTo, Server, ServerTls};
 
 const MS: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -135,13 +135,35 @@ pub fn limits(mut table: Section<'_>, reader: &mut Reader<'_>) -> Limits {
     limits
 }
 
-pub fn log(table: Section<'_>, reader: &mut Reader<'_>) -> Log {
-    let mut table = table.later(&["access", "usage"]);
-    let mut log = Log { format: LogFormat::Text, level: Level::Info };
+pub fn admin(mut table: Section<'_>, reader: &mut Reader<'_>) -> Admin {
+    let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901);
+    let mut admin = Admin { listen: Some(loopback) };
+    table.read(reader, "listen", &mut admin.listen, |node, reader| {
+        let off = node.value().is_str() && text(node, reader)?.is_empty();
+        if off { Some(None) } else { address(node, reader).map(Some) }
+    });
+    table.finish(reader);
+    admin
+}
+
+pub fn log(mut table: Section<'_>, reader: &mut Reader<'_>) -> Log {
+    let mut log =
+        Log { format: LogFormat::Text, level: Level::Info, access: LogTo::Stderr, usage: LogTo::Off };
     table.read(reader, "format", &mut log.format, choice(&FORMATS));
     table.read(reader, "level", &mut log.level, choice(&LEVELS));
+    table.read(reader, "access", &mut log.access, log_to);
+    table.read(reader, "usage", &mut log.usage, log_to);
     table.finish(reader);
     log
+}
+
+/// `off`, `stderr`, or a file's path.
+fn log_to(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<LogTo> {
+    match text(node, reader)?.as_str() {
+        "off" => Some(LogTo::Off),
+        "stderr" => Some(LogTo::Stderr),
+        _ => path(node, reader).map(LogTo::File),
+    }
 }
 
 const FORMATS: [(&str, Option<LogFormat>); 2] =

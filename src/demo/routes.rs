@@ -64,7 +64,8 @@ pub const ROUTES: [(&str, &str); 11] = [
 pub fn config(one: SocketAddr, two: SocketAddr, io: Io) -> String {
     let io = io_name(io);
     let mut text = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\nworkers = 1\nio = \"{io}\"\ndrain = \"1s\"\n\n\
+        "[server]\nlisten = \"127.0.0.1:0\"\nworkers = 1\nio = \"{io}\"\ndrain = \"1s\"\n\
+         [admin]\nlisten = \"\"\n[log]\naccess = \"off\"\n\n\
          [upstreams.one]\nbase_url = \"http://{one}/v1\"\ncontinuation = \"prefill\"\n\n\
          [upstreams.two]\nbase_url = \"http://{two}/v1\"\ncontinuation = \"prefill\"\n\n\
          [defaults]\ntimeouts = {{ first_token = \"3s\", idle = \"1s\" }}\n\

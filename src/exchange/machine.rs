@@ -228,6 +228,11 @@ impl Exchange {
         self.attempt.as_deref().map_or(0, of_attempt) + answer + self.partial.text().len()
     }
 
+    /// Content-bearing frames of the attempt under way so far.
+    pub fn content_frames(&self) -> u64 {
+        self.attempt.as_ref().map_or(0, |attempt| attempt.content_frames)
+    }
+
     fn limit(&self, attempt: &Attempt) -> Limit {
         let shape = self.request.shape;
         attempt.deadline(shape, self.request.peek.stream, self.committed.is_some(), self.window_full)
@@ -352,6 +357,7 @@ impl Exchange {
             took: now.since(attempt.dispatched),
             request_id: attempt.request_id.clone(),
             usage: attempt.usage,
+            content_frames: attempt.content_frames,
         });
         Some(attempt)
     }
@@ -383,15 +389,6 @@ impl Exchange {
 
     pub(super) fn record(&mut self, record: Record) {
         self.queue(Output::Record(Box::new(record)));
-    }
-
-    /// A random number (splitmix64).
-    pub(super) fn draw(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 
     pub(super) fn time_left(&self, now: MonoTime) -> Option<Duration> {

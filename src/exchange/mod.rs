@@ -275,6 +275,8 @@ pub enum Record {
         /// The upstream's own request id.
         request_id: Option<Bytes>,
         usage: Option<Usage>,
+        /// Content-bearing frames that came: what stands in for tokens where `usage` has none.
+        content_frames: u64,
     },
     /// A mid-stream failure was judged.
     Broken {

@@ -181,14 +181,12 @@ impl Seam {
                 State::Undecided { .. } => Step::Hold,
             };
         }
-        let undecided = overlap.may_grow || restart != Restart::No;
+        let undecided = overlap.may_grow || restart != Restart::No || self.space_may_grow();
         if undecided && !is_last {
             return Step::Hold;
         }
         match overlap.found {
-            Some(found) if restart == Restart::No => {
-                Step::Release { skip: found + self.doubled_space(found), kind: SeamKind::Overlap }
-            }
+            Some(found) if restart == Restart::No => Step::Release { skip: found, kind: SeamKind::Overlap },
             _ => self.go_on(),
         }
     }
@@ -202,7 +200,7 @@ impl Seam {
             // The partial ends within a character, of which an upstream can only be told nothing.
             return Step::Release { skip: 1, kind };
         }
-        let skip = if self.removes_doubled_space { self.doubled_space(0) } else { 0 };
+        let skip = if self.removes_doubled_space { self.doubled_space() } else { 0 };
         Step::Release { skip, kind }
     }
 
@@ -237,16 +235,19 @@ impl Seam {
         }
     }
 
-    /// Looks for the partial's last words at the beginning of the held text, runs of white space taken as one.
+    /// Looks for the partial's last words at the beginning of the held text, runs of white space taken as one. Of
+    /// white space behind them only what the partial has too is a repeat.
     fn overlap(&self) -> Overlap {
-        let tail_raw = &self.partial[self.partial.len().saturating_sub(2 * OVERLAP_UNITS.end())..];
+        let (body, space) = self.partial.split_at(self.partial.len() - self.trailing_space());
+        let tail_raw = &body[body.len().saturating_sub(2 * OVERLAP_UNITS.end())..];
         let tail: Vec<u16> = normalised(tail_raw).into_iter().map(|(unit, _)| unit).collect();
         let new = normalised(&self.held);
         // The whole partial coming again is a restart, not an overlap.
-        let is_whole = tail_raw.len() == self.partial.len();
-        let longest = (tail.len() - usize::from(is_whole && !tail.is_empty())).min(*OVERLAP_UNITS.end());
+        let is_whole = tail_raw.len() == body.len();
+        let longest = tail.len().saturating_sub(usize::from(is_whole)).min(*OVERLAP_UNITS.end());
+        let shortest = OVERLAP_UNITS.start() - usize::from(!space.is_empty());
         let mut overlap = Overlap::default();
-        for len in (*OVERLAP_UNITS.start()..=longest).rev() {
+        for len in (shortest..=longest).rev() {
             let suffix = &tail[tail.len() - len..];
             let begins = suffix.iter().zip(&new).all(|(a, (b, _))| a == b);
             if !begins {
@@ -254,26 +255,50 @@ impl Seam {
             }
             if new.len() < len {
                 overlap.may_grow = true;
-            } else {
+                continue;
+            }
+            let end = new[len - 1].1;
+            let behind = &self.held[end..];
+            let repeated = behind.iter().zip(space).take_while(|(a, b)| a == b).count();
+            overlap.may_grow |= repeated == behind.len() && repeated < space.len();
+            let mut whole = suffix.to_vec();
+            whole.extend((repeated > 0).then_some(0x20));
+            if OVERLAP_UNITS.contains(&whole.len()) {
                 // A text that repeats itself may well go on doing so: two readings.
-                let repeats = is_periodic(suffix) || tail[..tail.len() - len].ends_with(suffix);
-                overlap.found = (!repeats).then(|| new[len - 1].1);
+                let repeats = is_periodic(&whole) || self.ends_with_twice(&whole);
+                overlap.found = (!repeats).then_some(end + repeated);
                 break;
             }
         }
         overlap
     }
 
-    /// How many units of white space behind `from` of the held text repeat the end of the partial.
-    fn doubled_space(&self, from: usize) -> usize {
-        let leading =
-            self.held[from.min(self.held.len())..].iter().take_while(|unit| is_space(**unit)).count();
-        let trailing = self.partial.iter().rev().take_while(|unit| is_space(**unit)).count();
-        let head = &self.held[from.min(self.held.len())..];
-        (1..=leading.min(trailing))
+    /// Whether the partial has those words (white space normalised) at its end twice.
+    fn ends_with_twice(&self, words: &[u16]) -> bool {
+        let tail = &self.partial[self.partial.len().saturating_sub(4 * OVERLAP_UNITS.end())..];
+        let tail: Vec<u16> = normalised(tail).into_iter().map(|(unit, _)| unit).collect();
+        tail.strip_suffix(words).is_some_and(|before| before.ends_with(words))
+    }
+
+    /// How many units of white space the partial ends with.
+    fn trailing_space(&self) -> usize {
+        self.partial.iter().rev().take_while(|unit| is_space(**unit)).count()
+    }
+
+    /// How many units of white space at the beginning of the held text repeat the end of the partial.
+    fn doubled_space(&self) -> usize {
+        let leading = self.held.iter().take_while(|unit| is_space(**unit)).count();
+        (1..=leading.min(self.trailing_space()))
             .rev()
-            .find(|len| self.partial[self.partial.len() - len..] == head[..*len])
+            .find(|len| self.partial[self.partial.len() - len..] == self.held[..*len])
             .unwrap_or(0)
+    }
+
+    /// More white space might repeat more of the partial's end.
+    fn space_may_grow(&self) -> bool {
+        !self.is_native
+            && self.held.len() < self.trailing_space()
+            && self.held.iter().all(|unit| is_space(*unit))
     }
 }
 

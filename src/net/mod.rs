@@ -17,6 +17,7 @@ pub mod gather;
 pub mod io;
 pub mod listener;
 pub mod pool;
+pub mod rent;
 pub mod resolver;
 pub mod socket;
 pub mod task;

@@ -12,6 +12,7 @@ use super::connection::{self, Core};
 use crate::net::listener::{Listener, pause_after};
 use crate::net::task::within;
 use crate::net::{Connection, task, tls};
+use crate::telemetry::Limit;
 
 /// How long accepting rests when there are too many connections.
 const REST: Duration = Duration::from_millis(50);
@@ -39,6 +40,7 @@ pub async fn run(
         };
         let Some(admission) = core.registry.admit(connections_max) else {
             tracing::warn!(connections_max, "limits.connections is reached: a connection was closed");
+            core.context.shared.telemetry.metrics.reached(Limit::Connections);
             drop(stream);
             monoio::time::sleep(REST).await;
             continue;
@@ -71,6 +73,7 @@ async fn secured(
             None
         }
         None => {
+            core.context.shared.telemetry.metrics.reached(Limit::HeaderTimeout);
             tracing::debug!(%peer, "a client took too long for its TLS handshake");
             None
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::account::{Asking, count_limit};
 use super::auth;
 use super::inbox::Inbox;
 use super::registry::{Registered, Registry};
@@ -33,12 +34,11 @@ use crate::http1::{Framing, HeadLimits, Method, RequestHead, Version};
 use crate::net::task::within;
 use crate::net::{Connection, Gather, WriteHalf, clock, task};
 use crate::protocol::request::peek;
+use crate::telemetry::Limit;
 
 /// How long an error is left for the client to read before the connection is closed, while what the client still
 /// sends is thrown away: closing with unread input would reset the connection and eat the error (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
-/// A request id that a client may give.
-const REQUEST_ID_MAX: usize = 128;
 
 /// What the connections of a core share.
 pub struct Core {
@@ -104,7 +104,11 @@ impl Client {
             let next = match self.next_request(is_first).await {
                 Arrival::Head(head) => self.answer(*head).await,
                 Arrival::Closed => return net::Shutdown::Both,
-                Arrival::Bad(error) => self.refuse(Version::Http11, &new_request_id(), error, true).await,
+                Arrival::Bad(error) => {
+                    let asking = Asking::unread();
+                    count_limit(&self.core.context.shared, &error, Limit::HeaderTimeout);
+                    self.refuse(Version::Http11, &asking, error, true).await
+                }
             };
             match next {
                 Next::KeepAlive if !self.core.registry.is_draining() => is_first = false,
@@ -152,16 +156,17 @@ impl Client {
 
     /// Answers one request.
     async fn answer(&mut self, head: RequestHead) -> Next {
-        let request_id = request_id(&head);
+        let mut asking = Asking::new(&head);
         let shared = Arc::clone(&self.core.context.shared);
         let with_body = head.method != Method::Head;
         let admitted = self.admit(&head, &shared.config);
         let (action, key) = match admitted {
             Ok(admitted) => admitted,
             Err(response) => {
-                return self.respond(&head, &request_id, response, !has_body(&head), with_body).await;
+                return self.respond(&head, &asking, response, !has_body(&head), with_body).await;
             }
         };
+        asking.keyed(key);
         if head.expect_continue && has_body(&head) && self.unread.is_empty() {
             self.out.push(Bytes::from_static(respond::CONTINUE));
             if self.flush().await.is_err() {
@@ -177,19 +182,22 @@ impl Client {
         let body = match body {
             Ok(body) => body,
             Err(NoBody::Closed) => return Next::Close,
-            Err(NoBody::Bad(error)) => return self.refuse(head.version, &request_id, error, with_body).await,
+            Err(NoBody::Bad(error)) => {
+                count_limit(&shared, &error, Limit::BodyTimeout);
+                return self.refuse(head.version, &asking, error, with_body).await;
+            }
         };
         match action {
             Action::ListModels => {
                 let response = respond::models(&shared.config, key);
-                self.respond(&head, &request_id, response, true, with_body).await
+                self.respond(&head, &asking, response, true, with_body).await
             }
             Action::ShowModel(name) => {
                 let response = respond::model(&shared.config, key, &name);
-                self.respond(&head, &request_id, response, true, with_body).await
+                self.respond(&head, &asking, response, true, with_body).await
             }
-            Action::Chat => self.exchange(head, request_id, body, key, true, lease).await,
-            Action::Relay => self.exchange(head, request_id, body, key, false, lease).await,
+            Action::Chat => self.exchange(head, asking, body, key, true, lease).await,
+            Action::Relay => self.exchange(head, asking, body, key, false, lease).await,
         }
     }
 
@@ -201,12 +209,15 @@ impl Client {
     ) -> Result<(Action, Option<&'c ClientKey>), Response> {
         let action = routing::action(head).map_err(Response::from)?;
         let key = auth::authenticate(&head.headers, &config.keys).map_err(Response::from)?;
-        request::announced(head.framing, config.limits.request_body).map_err(Response::from)?;
+        let announced = request::announced(head.framing, config.limits.request_body);
         let is_asking = matches!(action, Action::Chat | Action::Relay);
-        if is_asking && self.core.context.shared.budget.is_spent() {
+        let shared = &self.core.context.shared;
+        let room = announced.and_then(|_| {
             let message = "Too much is buffered here at the moment; try again in a second.";
-            return Err(ProxyError::new(Code::Overloaded, message).into());
-        }
+            let is_spent = is_asking && shared.budget.is_spent();
+            if is_spent { Err(ProxyError::new(Code::Overloaded, message)) } else { Ok(()) }
+        });
+        room.inspect_err(|error| count_limit(shared, error, Limit::BodyTimeout)).map_err(Response::from)?;
         Ok((action, key))
     }
 
@@ -214,20 +225,21 @@ impl Client {
     async fn exchange(
         &mut self,
         head: RequestHead,
-        request_id: Arc<str>,
+        asking: Asking,
         body: Bytes,
         key: Option<&ClientKey>,
         is_chat: bool,
         lease: Lease,
     ) -> Next {
-        let version = head.version;
+        let (version, read) = (head.version, clock::now());
         let keep_alive = head.keep_alive && !self.core.registry.is_draining();
         let planned = fallback_limit(&head).and_then(|limit| Ok((limit, self.plan(body, key, is_chat)?)));
         let (limit, (route, request)) = match planned {
             Ok(planned) => planned,
-            Err(error) => return self.respond(&head, &request_id, error.into(), true, true).await,
+            Err(error) => return self.respond(&head, &asking, error.into(), true, true).await,
         };
         let below_root = head.path.slice("/v1".len()..);
+        let Asking { request_id, path, began, key } = asking;
         let call = Call { path: below_root, query: head.query, headers: head.headers, request_id };
         let call = Arc::new(call);
         let context = Rc::clone(&self.core.context);
@@ -237,7 +249,7 @@ impl Client {
         let queue = Rc::new(queue);
         self.inbox.begin_exchange(&queue);
         let is_chat_stream = request.shape == Shape::ChatStream;
-        let serve = Serve { route, limit, request, call: Arc::clone(&call), port };
+        let serve = Serve { route, limit, request, call: Arc::clone(&call), port, key, path, began, read };
         // The `Stream` accounts for the body from here on.
         drop(lease);
         if turn::cast(&self.core.actor, CoreMsg::Serve(Box::new(serve))).is_err() {
@@ -312,13 +324,14 @@ impl Client {
     async fn refuse(
         &mut self,
         version: Version,
-        request_id: &str,
+        asking: &Asking,
         error: ProxyError,
         with_body: bool,
     ) -> Next {
         let response = Response::from(error);
-        response.log(request_id);
-        response.encode(version, request_id, false, with_body, &mut self.out);
+        response.log(&asking.request_id);
+        asking.answered(&self.core.context.shared, response.status, response.body.len());
+        response.encode(version, &asking.request_id, false, with_body, &mut self.out);
         if self.flush().await.is_err() { Next::Close } else { Next::Linger }
     }
 
@@ -326,14 +339,15 @@ impl Client {
     async fn respond(
         &mut self,
         head: &RequestHead,
-        request_id: &str,
+        asking: &Asking,
         response: Response,
         is_read: bool,
         with_body: bool,
     ) -> Next {
         let keep_alive = head.keep_alive && is_read && !self.core.registry.is_draining();
-        response.log(request_id);
-        response.encode(head.version, request_id, keep_alive, with_body, &mut self.out);
+        response.log(&asking.request_id);
+        asking.answered(&self.core.context.shared, response.status, response.body.len());
+        response.encode(head.version, &asking.request_id, keep_alive, with_body, &mut self.out);
         match self.flush().await {
             Ok(()) if keep_alive => Next::KeepAlive,
             Ok(()) => Next::Linger,
@@ -380,17 +394,4 @@ fn fallback_limit(head: &RequestHead) -> Result<FallbackLimit, ProxyError> {
             "x-baton-fallback must be off, before-commit or continue; leave it out for the route's policy.";
         ProxyError::new(Code::InvalidValue, message).with_param(FIELD)
     })
-}
-
-/// The client's own request id if it is one, else a new one.
-fn request_id(head: &RequestHead) -> Arc<str> {
-    let given = head.headers.get("x-request-id").and_then(|value| std::str::from_utf8(value).ok());
-    let is_usable = |id: &&str| {
-        !id.is_empty() && id.len() <= REQUEST_ID_MAX && id.bytes().all(|byte| byte.is_ascii_graphic())
-    };
-    given.filter(is_usable).map_or_else(new_request_id, Arc::from)
-}
-
-fn new_request_id() -> Arc<str> {
-    Arc::from(format!("req-{:032x}", fastrand::u128(..)))
 }

@@ -20,6 +20,7 @@ use crate::actor::node::{CoreRef, NodeMsg};
 use crate::actor::turn::{self, Door};
 use crate::net::listener::Listener;
 use crate::net::{clock, task};
+use crate::telemetry::Limit;
 
 /// How often stuck writes and expired pooled connections are looked for, at most.
 const SWEEP_MAX: Duration = Duration::from_secs(1);
@@ -63,16 +64,22 @@ pub async fn run(setup: CoreSetup) -> Result<(), CoreError> {
     let reference = CoreRef { door, actor: actor.clone() };
     turn::cast_from_afar(&node_door, &node, NodeMsg::CoreStarted(reference.clone()))?;
     let core = Rc::new(Core { context: Rc::clone(&context), registry: Rc::clone(&registry), actor });
+    context.status().listening(listeners.len());
     for listener in listeners {
         let accepting = accept::run(listener, Rc::clone(&core), tls.clone(), connections_max);
-        let (ended, broken) = (Rc::clone(&registry), Rc::clone(&registry));
+        let (registry, context) = (Rc::clone(&registry), Rc::clone(&context));
+        let ended = Rc::new(move || {
+            context.status().listener_ended();
+            registry.listener_ended();
+        });
+        let broken = Rc::clone(&ended);
         let listening = async move {
             accepting.await;
-            ended.listener_ended();
+            ended();
         };
         task::spawn(listening, move |text| {
             tracing::error!("a listener's task panicked: {text}");
-            broken.listener_ended();
+            broken();
         });
     }
     let sweeping = sweep(Rc::clone(&context), Rc::clone(&registry));
@@ -89,7 +96,9 @@ async fn sweep(context: Rc<Context>, registry: Rc<Registry>) {
     loop {
         monoio::time::sleep(pause).await;
         let now = clock::now();
-        registry.end_stuck(now, limit);
+        for _ in 0..registry.end_stuck(now, limit) {
+            context.shared.telemetry.metrics.reached(Limit::WriteTimeout);
+        }
         for pool in &context.pools {
             pool.borrow_mut().sweep(now);
         }

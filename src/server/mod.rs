@@ -4,6 +4,8 @@
 //! reads requests from its `inbox` and answers them itself (`respond`) or through a `Stream` (`reply`).
 
 mod accept;
+mod account;
+mod admin;
 mod auth;
 mod connection;
 mod core_thread;

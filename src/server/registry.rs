@@ -121,8 +121,9 @@ impl Registry {
         }
     }
 
-    /// Ends connections whose write has made no progress for `limit`.
-    pub fn end_stuck(&self, now: MonoTime, limit: Duration) {
+    /// Ends connections whose write has made no progress for `limit`; says how many.
+    pub fn end_stuck(&self, now: MonoTime, limit: Duration) -> usize {
+        let mut ended = 0;
         for (_, entry) in self.entries.borrow().iter() {
             let Some(since) = entry.writing_since.get() else { continue };
             let written = entry.progress.bytes();
@@ -131,8 +132,12 @@ impl Registry {
             } else if now.since(since) >= limit {
                 tracing::info!("a client took nothing for {limit:?}: its connection is closed");
                 entry.shutdown.shutdown(net::Shutdown::Both);
+                // Not once more at the next look, should its task take a while to end.
+                entry.writing_since.set(None);
+                ended += 1;
             }
         }
+        ended
     }
 }
 

@@ -10,20 +10,26 @@ use std::time::Duration;
 
 use ractor::ActorRef;
 
+use super::admin;
 use super::core_thread::{self, CoreError, CoreSetup};
-use crate::actor::context::Shared;
+use crate::actor::context::{PrepareError, Shared};
 use crate::actor::node::{CoreRef, Node, NodeMsg};
 use crate::actor::observer::Observer;
 use crate::actor::turn::{self, Door};
 use crate::config::Config;
 use crate::net::driver::{self, DriverError, RING_ENTRIES, RingMode};
 use crate::net::tls_config::{self, TlsConfigError};
-use crate::net::{clock, listener};
+use crate::net::{clock, listener, task};
+use crate::telemetry::SinkError;
 
 /// Submission entries of the control thread's ring: it does next to no I/O.
 const CONTROL_ENTRIES: u32 = 64;
 /// How long a thread may take to get ready.
 const START_MAX: Duration = Duration::from_secs(10);
+/// How often the samples of histograms are sorted into their buckets.
+const UPKEEP: Duration = Duration::from_secs(1);
+/// How long the log writers may take to write what is left at the end.
+const FLUSH_MAX: Duration = Duration::from_secs(2);
 /// Descriptors kept free of client connections: logs, listeners, rings, upstream pools' slack.
 const DESCRIPTORS_RESERVED: u64 = 64;
 
@@ -35,22 +41,41 @@ pub enum StartError {
     Tls(#[from] TlsConfigError),
     #[error("server.listen {address} cannot be bound: {source}; is another process listening there?")]
     Bind { address: SocketAddr, source: io::Error },
+    #[error(
+        "admin.listen {address} cannot be bound: {source}; is another process listening there? Name another \
+         address, or \"\" to go without the admin API"
+    )]
+    BindAdmin { address: SocketAddr, source: io::Error },
+    #[error("{0}")]
+    Log(#[from] SinkError),
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
     #[error("a thread did not get ready: {0}")]
     NotReady(String),
 }
 
+impl From<PrepareError> for StartError {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Tls(error) => Self::Tls(error),
+            PrepareError::Log(error) => Self::Log(error),
+        }
+    }
+}
+
 /// A node that runs. Dropping it does not end it: see [`Stopper::drain`].
 pub struct Running {
     /// What is listened on, in the order of the config.
     pub addresses: Vec<SocketAddr>,
+    /// Where the admin API is, if it is on.
+    pub admin: Option<SocketAddr>,
     pub mode: RingMode,
     pub cores: Vec<CoreRef>,
     stopper: Stopper,
     events: Receiver<Event>,
     threads: Vec<JoinHandle<()>>,
     cores_left: usize,
+    shared: Arc<Shared>,
 }
 
 /// Ends a node, from any thread.
@@ -59,6 +84,7 @@ pub struct Stopper {
     node: ActorRef<NodeMsg>,
     node_door: Door,
     events: Sender<Event>,
+    shared: Arc<Shared>,
 }
 
 enum Event {
@@ -88,14 +114,29 @@ pub fn start(config: Config, observer: Option<Arc<dyn Observer>>) -> Result<Runn
     let tls = listener_tls(&config)?;
     let (addresses, listeners) = bind(&config.server.listen, cores)?;
     let connections_max = connections_max(config.limits.connections);
+    let (admin, admin_listener) = bind_admin(config.admin.listen)?;
     let shared = Arc::new(Shared::new(config, cores, observer)?);
     let (sender, events) = channel();
-    let (node, node_door, control) = start_control(mode)?;
-    let stopper = Stopper { node, node_door, events: sender.clone() };
-    let threads = vec![control];
-    let mut running =
-        Running { addresses, mode, cores: Vec::new(), stopper, events, threads, cores_left: cores };
     let open = Arc::new(AtomicUsize::new(0));
+    let state = admin::State {
+        shared: Arc::clone(&shared),
+        connections: Arc::clone(&open),
+        connections_max,
+        started: clock::now(),
+    };
+    let (node, node_door, control) = start_control(mode, admin_listener, state)?;
+    let stopper = Stopper { node, node_door, events: sender.clone(), shared: Arc::clone(&shared) };
+    let mut running = Running {
+        addresses,
+        admin,
+        mode,
+        cores: Vec::new(),
+        stopper,
+        events,
+        threads: vec![control],
+        cores_left: cores,
+        shared: Arc::clone(&shared),
+    };
     for (number, listeners) in listeners.into_iter().enumerate() {
         let (started, ready) = channel();
         let setup = CoreSetup {
@@ -148,6 +189,14 @@ fn bind(wanted: &[SocketAddr], cores: usize) -> Result<(Vec<SocketAddr>, Vec<Vec
     Ok((addresses, listeners))
 }
 
+fn bind_admin(wanted: Option<SocketAddr>) -> Result<(Option<SocketAddr>, Option<TcpListener>), StartError> {
+    let Some(address) = wanted else { return Ok((None, None)) };
+    let failed = |source| StartError::BindAdmin { address, source };
+    let listener = listener::bind(address, false).map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((Some(bound), Some(listener)))
+}
+
 /// `limits.connections`, or what the descriptor limit leaves when each client has an upstream connection too.
 fn connections_max(wanted: usize) -> usize {
     if wanted > 0 {
@@ -168,9 +217,14 @@ fn descriptor_limit() -> u64 {
     soft.unwrap_or(USUAL)
 }
 
-fn start_control(mode: RingMode) -> Result<(ActorRef<NodeMsg>, Door, JoinHandle<()>), StartError> {
+fn start_control(
+    mode: RingMode,
+    admin: Option<TcpListener>,
+    state: admin::State,
+) -> Result<(ActorRef<NodeMsg>, Door, JoinHandle<()>), StartError> {
     let (started, ready) = channel();
     let main = move || async move {
+        watch(admin, state);
         match turn::spawn_root(None, Node, ()).await {
             Ok((node, handle)) => {
                 if let Some(door) = turn::door() {
@@ -194,6 +248,26 @@ fn start_control(mode: RingMode) -> Result<(ActorRef<NodeMsg>, Door, JoinHandle<
     Ok((node, door, thread))
 }
 
+/// What the control thread does for the operator: the admin API and the metrics' upkeep.
+fn watch(admin: Option<TcpListener>, state: admin::State) {
+    let shared = Arc::clone(&state.shared);
+    let upkeep = async move {
+        loop {
+            monoio::time::sleep(UPKEEP).await;
+            shared.telemetry.metrics.upkeep();
+        }
+    };
+    task::spawn(upkeep, |text| tracing::error!("the metrics' upkeep panicked: {text}"));
+    match admin.map(listener::Listener::from_std) {
+        Some(Ok(listener)) => {
+            let serving = admin::run(listener, std::rc::Rc::new(state));
+            task::spawn(serving, |text| tracing::error!("the admin listener panicked: {text}"));
+        }
+        Some(Err(error)) => tracing::error!(%error, "the admin API cannot be served"),
+        None => {}
+    }
+}
+
 fn start_core(mode: RingMode, setup: CoreSetup, events: Sender<Event>) -> Result<JoinHandle<()>, StartError> {
     let core = setup.number;
     let run = move || -> Result<(), CoreError> {
@@ -202,7 +276,7 @@ fn start_core(mode: RingMode, setup: CoreSetup, events: Sender<Event>) -> Result
     let guarded = move || {
         let result = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
             Ok(result) => result.map_err(|error| error.to_string()),
-            Err(panic) => Err(crate::net::task::panic_text(panic.as_ref())),
+            Err(panic) => Err(task::panic_text(panic.as_ref())),
         };
         let _nobody_waits = events.send(Event::CoreEnded { core, result });
     };
@@ -212,6 +286,7 @@ fn start_core(mode: RingMode, setup: CoreSetup, events: Sender<Event>) -> Result
 impl Stopper {
     /// Stops accepting; what is open may end in its own time.
     pub fn drain(&self) {
+        self.shared.status.begin_drain();
         // Before the first core can end. Nobody waits for a node that is gone.
         let _gone = self.events.send(Event::DrainBegun);
         // A Node that has ended has told its cores.
@@ -224,8 +299,15 @@ impl Running {
         self.stopper.clone()
     }
 
-    /// Waits until the node has drained, for at most `drain` after a [`Stopper::drain`], or a core was lost.
+    /// Waits until the node has drained, for at most `drain` after a [`Stopper::drain`], or a core was lost; then
+    /// until the logs are written.
     pub fn serve(&mut self, drain: Duration) -> Waited {
+        let waited = self.wait(drain);
+        self.shared.telemetry.flush(FLUSH_MAX);
+        waited
+    }
+
+    fn wait(&mut self, drain: Duration) -> Waited {
         let mut begun = None;
         while self.cores_left > 0 {
             let event = match begun {

@@ -1,4 +1,4 @@
-//! The log lines of one exchange: each carries its request id, and one at the end sums it up.
+//! The log lines of one exchange while it lasts: attempts, switches, what was dropped. Each carries its request id.
 
 use std::sync::Arc;
 
@@ -8,16 +8,14 @@ use crate::exchange::{Cause, Fault, Plan, Record};
 pub struct ExchangeLog {
     plan: Arc<Plan>,
     request_id: Arc<str>,
-    is_streamed: bool,
-    attempts: u32,
 }
 
 impl ExchangeLog {
-    pub fn new(plan: Arc<Plan>, request_id: Arc<str>, is_streamed: bool) -> Self {
-        Self { plan, request_id, is_streamed, attempts: 0 }
+    pub fn new(plan: Arc<Plan>, request_id: Arc<str>) -> Self {
+        Self { plan, request_id }
     }
 
-    pub fn write(&mut self, record: &Record) {
+    pub fn write(&self, record: &Record) {
         let request_id = &*self.request_id;
         match record {
             Record::AttemptEnded { .. } => self.write_attempt(record),
@@ -56,24 +54,16 @@ impl ExchangeLog {
                 tracing::info!(request_id, target, seam, after_ms, "the answer goes on");
             }
             Record::FrameDropped { reason } => tracing::warn!(request_id, reason, "frame dropped"),
-            Record::Ended { outcome, status, target, usage } => {
-                let target = target.map_or("none", |target| self.label(target));
-                let (route, outcome, stream) = (&*self.plan.route, outcome.name(), self.is_streamed);
-                let (status, attempts) = (status.unwrap_or(0), self.attempts);
-                let tokens = usage.map_or(0, |usage| usage.total_tokens);
-                tracing::info!(
-                    request_id, route, status, outcome, stream, target, attempts, tokens, "exchange"
-                );
-            }
+            // The access log's.
+            Record::Ended { .. } => {}
         }
     }
 
-    fn write_attempt(&mut self, record: &Record) {
+    fn write_attempt(&self, record: &Record) {
         let Record::AttemptEnded { target, kind, result, status, took, request_id: theirs, .. } = record
         else {
             return;
         };
-        self.attempts += 1;
         let request_id = &*self.request_id;
         let (target, kind, took_ms) = (self.label(*target), kind.name(), took.as_secs_f64() * 1e3);
         let theirs = theirs.as_deref().map(String::from_utf8_lossy).unwrap_or_default();

@@ -1,11 +1,14 @@
 //! The seam as the client sees it: what is repeated is taken out of the frames, and nothing else.
 
-use baton::policy::ContinuationMode;
+use baton::policy::ContinuationMode::{self, Instruct, Prefill};
 
 use crate::support::words::*;
 use crate::support::{Setup, World};
 
 const PARTIAL: &str = "The old sailor looked at the sea and thought of home. ";
+/// The partial in two.
+const BEGIN: &str = "The old sailor looke";
+const REST: &str = "d at the sea and thought of home. ";
 
 /// Cuts behind the partial and lets the second say the deltas (escaped text); its answer ends properly.
 fn join(mode: ContinuationMode, partial: &[&str], deltas: &[&str]) -> World {
@@ -22,55 +25,27 @@ fn join(mode: ContinuationMode, partial: &[&str], deltas: &[&str]) -> World {
     world
 }
 
-/// (name, mode, partial, deltas, what of them is delivered, the seam)
+/// Name, mode, partial, deltas, what is delivered behind the partial, and the kind of seam.
 const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
-    ("goes on", ContinuationMode::Prefill, PARTIAL, &["Then."], "Then.", "exact"),
-    ("goes on, told to", ContinuationMode::Instruct, PARTIAL, &["Then."], "Then.", "none"),
-    (
-        "starts over",
-        ContinuationMode::Prefill,
-        PARTIAL,
-        &["The old sailor looke", "d at the sea and thought of home. ", "Then."],
-        "Then.",
-        "restart",
-    ),
-    (
-        "starts over, told to",
-        ContinuationMode::Instruct,
-        PARTIAL,
-        &["The old sailor looke", "d at the sea and thought of home. ", "Then."],
-        "Then.",
-        "restart",
-    ),
+    ("goes on", Prefill, PARTIAL, &["Then."], "Then.", "exact"),
+    ("goes on, told to", Instruct, PARTIAL, &["Then."], "Then.", "none"),
+    ("starts over", Prefill, PARTIAL, &[BEGIN, REST, "Then."], "Then.", "restart"),
+    ("starts over, told to", Instruct, PARTIAL, &[BEGIN, REST, "Then."], "Then.", "restart"),
     (
         "starts over within a delta",
-        ContinuationMode::Instruct,
+        Instruct,
         PARTIAL,
         &["The old sailor looked at the sea and thought of home. Then."],
         "Then.",
         "restart",
     ),
-    (
-        "repeats the end",
-        ContinuationMode::Instruct,
-        PARTIAL,
-        &["thought of ", "home. Then."],
-        "Then.",
-        "overlap",
-    ),
-    (
-        "repeats the end natively: kept",
-        ContinuationMode::Prefill,
-        PARTIAL,
-        &["of home. Then."],
-        "of home. Then.",
-        "exact",
-    ),
-    ("doubles the space", ContinuationMode::Instruct, PARTIAL, &[" Then."], "Then.", "none"),
-    ("doubles the space natively: kept", ContinuationMode::Prefill, PARTIAL, &[" Then."], " Then.", "exact"),
+    ("repeats the end", Instruct, PARTIAL, &["thought of ", "home. Then."], "Then.", "overlap"),
+    ("repeats the end natively: kept", Prefill, PARTIAL, &["of home. Then."], "of home. Then.", "exact"),
+    ("doubles the space", Instruct, PARTIAL, &[" Then."], "Then.", "none"),
+    ("doubles the space natively: kept", Prefill, PARTIAL, &[" Then."], " Then.", "exact"),
     (
         "ha ha ha",
-        ContinuationMode::Prefill,
+        Prefill,
         "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ",
         &["ha ha ha ha ha ha ha ha ha ha ha ha ha ha ", "ha!"],
         "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha!",
@@ -78,7 +53,7 @@ const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
     ),
     (
         "ha ha ha, told to",
-        ContinuationMode::Instruct,
+        Instruct,
         "ha ha ha ha ha ha ",
         &["ha ha ha ha ", "ha!"],
         "ha ha ha ha ha!",
@@ -86,7 +61,7 @@ const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
     ),
     (
         "a table",
-        ContinuationMode::Prefill,
+        Prefill,
         "| a | b |\\n|---|---|\\n| 1 | 2 |\\n",
         &["| 1 | 2 |\\n", "| 1 | 2 |\\n"],
         "| 1 | 2 |\\n| 1 | 2 |\\n",
@@ -94,7 +69,7 @@ const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
     ),
     (
         "code",
-        ContinuationMode::Prefill,
+        Prefill,
         "    }\\n    if a {\\n        b();\\n    }\\n",
         &["    if a {\\n", "        b();\\n    }\\n"],
         "    if a {\\n        b();\\n    }\\n",
@@ -102,7 +77,7 @@ const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
     ),
     (
         "other escapes, told to",
-        ContinuationMode::Instruct,
+        Instruct,
         "Sch\\u00f6n war es am See/Ufer. ",
         &["Schön war es am ", "See\\/Ufer. Dann."],
         "Dann.",
@@ -136,7 +111,7 @@ fn a_restart_whose_last_frame_says_more_than_text_loses_only_its_text() {
 
 #[test]
 fn a_restart_may_end_where_the_partial_does() {
-    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[&PARTIAL[..20], &PARTIAL[20..]]);
+    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[BEGIN, REST]);
     assert!(world.client.is_complete());
     assert_eq!(world.client.answer(), PARTIAL);
     assert_eq!(world.client.finishes(), ["stop"]);
@@ -144,7 +119,7 @@ fn a_restart_may_end_where_the_partial_does() {
 
 #[test]
 fn a_restart_that_ends_short_is_a_failure() {
-    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[&PARTIAL[..20]]);
+    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[BEGIN]);
     assert!(world.client.is_visibly_broken());
     assert_eq!(world.client.answer(), PARTIAL);
     assert_eq!(world.results(), ["cut", "restart_failed"]);

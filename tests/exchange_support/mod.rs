@@ -33,6 +33,8 @@ pub struct Attempt {
     pub fresh: bool,
     pub is_open: bool,
     pub drain: bool,
+    /// The bytes that came of it.
+    pub heard: Vec<u8>,
     intake: Intake,
 }
 
@@ -108,6 +110,7 @@ impl World {
                     fresh,
                     is_open: true,
                     drain: false,
+                    heard: Vec::new(),
                     intake: Intake::new(shape, limits),
                 };
                 assert_eq!(attempt.0 as usize, self.attempts.len(), "attempts are numbered from 0");
@@ -147,6 +150,7 @@ impl World {
     pub fn wire(&mut self, id: u32, bytes: impl AsRef<[u8]>) -> &mut Self {
         let mut facts = Vec::new();
         let attempt = self.attempts.get_mut(&id).expect("no such attempt");
+        attempt.heard.extend_from_slice(bytes.as_ref());
         attempt.intake.feed(Bytes::copy_from_slice(bytes.as_ref()), &mut facts);
         self.facts(id, facts)
     }

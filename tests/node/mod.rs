@@ -48,6 +48,7 @@ impl Node {
     fn build(config: &Config, observer: Option<Arc<dyn Observer>>) -> Self {
         let read_file = |path: &Path| std::fs::read(path);
         let sources = Sources { env: &|_| None, read_file: &read_file };
+        let config = config.clone().set("log", "access", "\"off\"");
         let parsed = config::parse(&config.text(), &sources);
         let parsed = parsed.unwrap_or_else(|errors| panic!("{errors:?} in\n{}", config.text()));
         let running = server::start(parsed, observer).unwrap();

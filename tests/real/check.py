@@ -43,6 +43,8 @@ CONFIG = """
 [server]
 listen = "127.0.0.1:0"
 workers = 1
+[admin]
+listen = ""
 [upstreams.first]
 base_url = "http://127.0.0.1:{first}/v1"
 continuation = "prefill"
@@ -50,6 +52,7 @@ continuation = "prefill"
 base_url = "http://127.0.0.1:{second}/v1"
 continuation = "prefill"
 [defaults]
+cooldown = {{ failures = 0 }}
 targets = [{{ upstream = "first", model = "{model}" }}, {{ upstream = "second", model = "{model}" }}]
 [routes.killed]
 stream_failure = {{ mode = "continue" }}

@@ -23,6 +23,9 @@ pub enum Act {
 /// What happens when, in milliseconds from the dispatch.
 pub type Script = Vec<(u64, Act)>;
 
+/// The text of an upstream that talks on behind its end.
+pub const LATE: &str = "late";
+
 /// What an attempt is asked.
 pub struct Asked<'a> {
     pub shape: Shape,
@@ -169,15 +172,21 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     }
     events.extend(texts.iter().map(|text| words::raw_text(id, text)));
     let says_finish = rng.u8(..8) > 0;
-    if says_finish {
+    if says_finish && rng.u8(..3) == 0 && !texts.is_empty() {
+        // Along with the last of the text.
+        let last = events.pop().unwrap_or_default();
+        events.push(last.replace("\"finish_reason\":null", "\"finish_reason\":\"stop\""));
+    } else if says_finish {
         events.push(chunk_of(id, "", r#""stop""#));
     }
     if rng.bool() {
         events.push(words::usage(id, 9, texts.len() as u64));
     }
-    let says_done = !says_finish || rng.u8(..4) > 0;
-    if says_done {
+    if !says_finish || rng.u8(..4) > 0 {
         events.push(DONE.to_owned());
+        if rng.u8(..4) == 0 {
+            events.extend([words::raw_text(id, LATE), chunk_of(id, "", r#""stop""#), DONE.to_owned()]);
+        }
     }
     let mut end = if rng.u8(..100) < scenario.faults { spoil(&mut events, id, rng) } else { Close::Properly };
     if is_repeat && end == Close::Never {

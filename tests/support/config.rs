@@ -24,12 +24,16 @@ impl Default for Config {
 }
 
 impl Config {
-    /// One core on loopback, port 0, no upstream, no route.
+    /// One core on loopback, port 0, no upstream, no route; no admin listener, no cooldown.
     pub fn new() -> Self {
         Self { tables: Vec::new() }
             .set("server", "listen", "\"127.0.0.1:0\"")
             .set("server", "workers", "1")
             .set("server", "io", format!("\"{}\"", driver()))
+            // Its default port is one for all processes.
+            .set("admin", "listen", "\"\"")
+            // Most tests ask a failing upstream more often than it would stay in rotation.
+            .set("defaults", "cooldown", "{ failures = 0 }")
     }
 
     /// A route `chat` with one target a given upstream, named up1, up2, ... in order, each asked for `model-1`,

@@ -17,6 +17,8 @@ use super::{PATIENCE, ms};
 pub struct Proxy {
     /// The first listener.
     pub addr: SocketAddr,
+    /// The admin API, where the configuration has one: [`Config::new`] has none.
+    pub admin: Option<SocketAddr>,
     child: Child,
     stderr: Arc<Mutex<Vec<u8>>>,
     /// Holds the configuration file.
@@ -44,13 +46,15 @@ impl Proxy {
             .unwrap();
         let stderr = collect(child.stderr.take().unwrap());
         let lines = lines_of(child.stdout.take().unwrap());
-        let Some(addr) = first_listener(&lines) else {
+        let Some(addr) = listener(&lines, "listening on http") else {
             let _ = child.kill();
             let status = child.wait();
             let said = String::from_utf8_lossy(&stderr.lock().unwrap()).into_owned();
             panic!("baton named no listener ({status:?}); it said:\n{said}\nwith\n{config}");
         };
-        Self { addr, child, stderr, _dir: dir }
+        let has_admin = config.contains("[admin]\n") && !config.contains("[admin]\nlisten = \"\"\n");
+        let admin = has_admin.then(|| listener(&lines, "admin on http").expect("the admin API's address"));
+        Self { addr, admin, child, stderr, _dir: dir }
     }
 
     pub fn connect(&self) -> Client {
@@ -168,11 +172,11 @@ pub fn binary() -> String {
     std::env::var("BATON_TEST_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_baton").to_owned())
 }
 
-/// Reads the address of the first `listening on http://ADDRESS` line.
-fn first_listener(lines: &mpsc::Receiver<String>) -> Option<SocketAddr> {
+/// Reads the address of the first line that begins so and goes on with `://ADDRESS`.
+fn listener(lines: &mpsc::Receiver<String>, beginning: &str) -> Option<SocketAddr> {
     let until = Instant::now() + PATIENCE;
     while let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        let url = line.strip_prefix("listening on http");
+        let url = line.strip_prefix(beginning);
         if let Some(addr) = url.and_then(|u| u.trim_start_matches('s').strip_prefix("://")) {
             return addr.trim().trim_end_matches('/').parse().ok();
         }

@@ -4,13 +4,15 @@ use super::{Case, check, load, shown};
 
 const THE_SHAPE_OF_THE_FILE: &[Case] = &[
     ("serve = 1", 1, "serve", &["unknown key; did you mean \"server\"?"]),
-    ("\n[admin]\nlisten = ''", 2, "admin", &["not supported yet"]),
+    ("\n[admin]\nlisten = 'x'", 3, "admin.listen", &["\"x\" is no address; write an IP address and a port"]),
+    ("[admin]\nlisten = ['127.0.0.1:1']", 2, "admin.listen", &["an array; expected a string"]),
+    ("[admin]\nport = 1", 2, "admin.port", &["unknown key; expected one of: listen"]),
     ("[server]\nopenn = true", 2, "server.openn", &["did you mean \"open\"?"]),
     ("[server]\nio = 'auto'\nheader-timeout = '1s'", 3, "server.header-timeout", &["\"header_timeout\"?"]),
     ("[server]\n\"a\\nb\" = 1", 2, "server.\"a\\nb\"", &["unknown key; expected one of: listen, tls, open"]),
     ("[server]\nx.y = 1", 2, "server.x", &["unknown key"]),
-    ("[log]\naccess = 'stderr'", 2, "log.access", &["not supported yet"]),
-    ("[log]\nusage = 'off'", 2, "log.usage", &["not supported yet"]),
+    ("[log]\naccess = ''", 2, "log.access", &["\"\" is no path; name a file"]),
+    ("[log]\nusage = true", 2, "log.usage", &["true is a boolean; expected a string"]),
     ("server = 1", 1, "server", &["1 is an integer; expected a table"]),
     ("limits = []", 1, "limits", &["an array; expected a table"]),
     ("[[log]]", 1, "log", &["an array; expected a table"]),

@@ -1,13 +1,14 @@
 //! What single values become: text, sizes, durations, URLs, headers, keys.
 
 use core::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::{bad, good};
 use crate::config::keys::glob_matches;
-use crate::config::{BaseUrl, HalfClose, Io, Level, LogFormat, Upstream};
+use crate::config::{BaseUrl, HalfClose, Io, Level, LogFormat, LogTo, Upstream};
 use crate::policy::{ContinuationMode, PrefillFlags};
 
 fn upstream(rest: &str) -> Upstream {
@@ -107,6 +108,27 @@ fn sizes_are_read() {
     }
     assert_eq!(good("[limits]\nbuffered_bytes = 'auto'").limits.buffered_bytes, None);
     assert_eq!(good("[limits]\nbuffered_bytes = '1GiB'").limits.buffered_bytes, Some(1 << 30));
+}
+
+#[test]
+fn logs_and_the_admin_listener_are_off_or_somewhere() {
+    let config = good("");
+    assert_eq!(config.admin.listen, Some("127.0.0.1:9901".parse().unwrap()));
+    assert_eq!((config.log.access, config.log.usage), (LogTo::Stderr, LogTo::Off));
+    let mut config = good("[admin]\nlisten = ''\n[log]\naccess = 'off'\nusage = 'logs/usage.jsonl'");
+    assert_eq!(config.admin.listen, None);
+    assert_eq!(config.log.access, LogTo::Off);
+    config.resolve_paths(Path::new("/etc/baton"));
+    assert_eq!(config.log.usage, LogTo::File("/etc/baton/logs/usage.jsonl".into()));
+    assert_eq!(good("[admin]\nlisten = '[::1]:0'").admin.listen, Some("[::1]:0".parse().unwrap()));
+}
+
+#[test]
+fn a_revision_names_the_text() {
+    let (one, other) = (good("[server]\nopen = false"), good("[server]\nopen  = false"));
+    assert_ne!(one.revision, other.revision);
+    assert_eq!(one.revision, good("[server]\nopen = false").revision);
+    assert!(one.revision.len() == 12 && one.revision.bytes().all(|byte| byte.is_ascii_hexdigit()));
 }
 
 #[test]
@@ -237,7 +259,7 @@ fn empty_tls_values_are_none() {
     assert_eq!((found.ca_file, found.server_name, found.verify), (None, None, true));
     let found =
         upstream("base_url = 'https://h'\ntls = { ca_file = 'ca.pem', server_name = 'X.example' }").tls;
-    assert_eq!(found.ca_file.as_deref(), Some(std::path::Path::new("ca.pem")));
+    assert_eq!(found.ca_file.as_deref(), Some(Path::new("ca.pem")));
     assert_eq!(found.server_name.as_deref(), Some("x.example"));
 }
 
