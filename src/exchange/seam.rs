@@ -265,7 +265,9 @@ impl Seam {
             whole.extend((repeated > 0).then_some(0x20));
             if OVERLAP_UNITS.contains(&whole.len()) {
                 // A text that repeats itself may well go on doing so: two readings.
-                let repeats = is_periodic(&whole) || tail[..tail.len() - len].ends_with(suffix);
+                let before = &tail[..tail.len() - len];
+                let before = before.strip_suffix(&[0x20]).unwrap_or(before);
+                let repeats = is_periodic(&whole) || before.ends_with(suffix);
                 overlap.found = (!repeats).then_some(end + repeated);
                 break;
             }
