@@ -30,12 +30,12 @@ use serde_json::Value;
 
 use model::scenario::{Scenario, pick};
 use model::upstream::{Act, Asked, script};
+use support::World;
 use support::client::End;
-use support::{Attempt, World};
 
 /// Every seed that ever failed.
 const ONCE_FAILED: &[u64] = &[];
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 500;
 /// What a few hundred seeds must lead to, or they do not try enough: outcomes, ends of attempts, seams.
 const EXPECTED: [&str; 24] = [
     "success",
@@ -242,16 +242,25 @@ impl Sim {
             let id = self.scripted;
             self.scripted += 1;
             let is_mid_stream = attempt.kind == "mid_stream_fallback";
-            let partial = is_mid_stream.then(|| self.check_continuation(id));
-            if !is_mid_stream {
-                let model = format!("\"m{}\"", attempt.target);
-                assert_eq!(attempt.body, self.scenario.setup.body.replacen("\"r\"", &model, 1), "untouched");
-            }
+            let (partial, mode) = match is_mid_stream.then(|| self.check_continuation(id)) {
+                Some((partial, mode)) => (Some(partial), mode),
+                None => {
+                    let model = format!("\"m{}\"", attempt.target);
+                    assert_eq!(
+                        attempt.body,
+                        self.scenario.setup.body.replacen("\"r\"", &model, 1),
+                        "untouched"
+                    );
+                    (None, ContinuationMode::None)
+                }
+            };
+            let delivered = self.delivered();
             let asked = Asked {
                 shape: self.scenario.setup.shape,
-                mode: self.mode_of(attempt),
+                mode,
                 is_fresh: attempt.fresh,
                 partial: partial.as_deref(),
+                delivered: &delivered,
             };
             for (ms, act) in script(&asked, &self.scenario, &mut self.rng) {
                 let time = self.world.now.after(Duration::from_millis(ms));
@@ -260,29 +269,26 @@ impl Sim {
         }
     }
 
-    /// How the attempt asks its target to go on.
-    fn mode_of(&self, attempt: &Attempt) -> ContinuationMode {
+    /// A continuation is valid JSON and ends with just what the client has; gives that, and how it asks.
+    fn check_continuation(&self, id: u32) -> (String, ContinuationMode) {
+        let attempt = &self.world.attempts[&id];
         let body: Value = serde_json::from_slice(&attempt.body).expect("valid JSON");
-        let last =
-            body["messages"].as_array().and_then(|messages| messages.last()).cloned().unwrap_or_default();
-        let is_turn = attempt.kind == "mid_stream_fallback" && last["role"] == "user";
-        if is_turn { ContinuationMode::UserTurn } else { self.scenario.setup.targets[attempt.target] }
-    }
-
-    /// A continuation is valid JSON and ends with just what the client has; gives that.
-    fn check_continuation(&self, id: u32) -> String {
-        let body: Value = serde_json::from_slice(&self.world.attempts[&id].body).expect("valid JSON");
-        let mut messages = body["messages"].as_array().expect("messages").iter().rev();
-        let turn = messages.next().expect("a message");
-        // Who refused the trailing assistant message is asked by a user turn behind it.
-        let last = if turn["role"] == "user" { messages.next().expect("the partial") } else { turn };
+        let messages = body["messages"].as_array().expect("messages");
+        let (last, mode) = match messages.as_slice() {
+            [.., last, turn] if turn["role"] == "user" => (last, ContinuationMode::UserTurn),
+            [.., last] => (last, self.scenario.setup.targets[attempt.target]),
+            [] => panic!("no messages"),
+        };
         assert_eq!(last["role"], "assistant");
         let partial = last["content"].as_str().expect("a text").to_owned();
         let delivered = self.delivered();
-        let whole = delivered.strip_suffix(char::REPLACEMENT_CHARACTER).unwrap_or(&delivered);
+        let mut whole = delivered.strip_suffix(char::REPLACEMENT_CHARACTER).unwrap_or(&delivered);
+        if self.scenario.setup.trims && mode != ContinuationMode::UserTurn {
+            whole = whole.trim_end();
+        }
         assert_eq!(partial, whole, "the partial is what was delivered");
         assert!(!self.is_gone, "asked for a client that left");
-        partial
+        (partial, mode)
     }
 
     /// The text that the client has, halves of characters joined.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::answer::Answer;
-use super::attempt::{Attempt, Limit};
+use super::attempt::Attempt;
 use super::breakers::Breakers;
 use super::invariants::Ledger;
 use super::partial::Partial;
@@ -171,48 +171,9 @@ impl Exchange {
         debug_assert_eq!(self.check_invariants(), Ok(()));
     }
 
-    /// To be called at `poll_timeout`; too early a call does nothing.
-    pub fn handle_timeout(&mut self, now: MonoTime) {
-        if self.outcome.is_some() {
-            return;
-        }
-        if self.total.is_past(now) {
-            self.on_total_deadline(now);
-        } else if self.pending.is_some_and(|pending| pending.at <= now) {
-            if let Some(pending) = self.pending.take() {
-                self.dispatch(pending.kind, now);
-            }
-        } else {
-            self.check_attempt(now);
-        }
-        self.flush(now);
-        if self.heartbeat().is_past(now) {
-            self.queue(Output::Body(SmallVec::from_elem(Bytes::from_static(HEARTBEAT), 1)));
-            self.last_write = now;
-        }
-        debug_assert_eq!(self.check_invariants(), Ok(()));
-    }
-
     /// The next effect to carry out.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
-    }
-
-    /// When `handle_timeout` must be called next.
-    pub fn poll_timeout(&self) -> Option<MonoTime> {
-        if self.outcome.is_some() {
-            return None;
-        }
-        let pending = self.pending.map_or(Deadline::NEVER, |pending| Deadline::at(pending.at));
-        let mut next = self.total.or_sooner(pending).or_sooner(self.heartbeat());
-        if let Some(attempt) = &self.attempt {
-            next = next
-                .or_sooner(self.settle(attempt))
-                .or_sooner(attempt.error_body)
-                .or_sooner(self.seam_deadline(attempt))
-                .or_sooner(self.limit(attempt).deadline());
-        }
-        next.time()
     }
 
     /// How it ended, once it has.
@@ -231,33 +192,6 @@ impl Exchange {
     /// Content-bearing frames of the attempt under way so far.
     pub fn content_frames(&self) -> u64 {
         self.attempt.as_ref().map_or(0, |attempt| attempt.content_frames)
-    }
-
-    fn limit(&self, attempt: &Attempt) -> Limit {
-        let shape = self.request.shape;
-        attempt.deadline(shape, self.request.peek.stream, self.committed.is_some(), self.window_full)
-    }
-
-    /// Nothing is read of an upstream as long as the client has not taken what was.
-    fn is_client_slow(&self) -> bool {
-        self.window_full && self.committed.is_some()
-    }
-
-    fn settle(&self, attempt: &Attempt) -> Deadline {
-        if self.is_client_slow() { Deadline::NEVER } else { attempt.settle }
-    }
-
-    fn seam_deadline(&self, attempt: &Attempt) -> Deadline {
-        let seam = attempt.seam.as_ref().filter(|_| !self.is_client_slow());
-        seam.map_or(Deadline::NEVER, |seam| seam.deadline())
-    }
-
-    fn heartbeat(&self) -> Deadline {
-        let is_due = self.request.shape == Shape::ChatStream
-            && self.committed.is_some()
-            && self.outcome.is_none()
-            && !self.window_full;
-        if is_due { Deadline::after(self.last_write, self.plan.limits.heartbeat) } else { Deadline::NEVER }
     }
 
     fn on_facts(&mut self, id: AttemptId, facts: Vec<Fact>, now: MonoTime, reader: &mut Reader) {
@@ -298,28 +232,8 @@ impl Exchange {
         }
     }
 
-    /// The limits of the attempt under way, the narrowest first.
-    fn check_attempt(&mut self, now: MonoTime) {
-        let Some(attempt) = &self.attempt else { return };
-        let limit = self.limit(attempt);
-        let seam_is_due = self.seam_deadline(attempt).is_past(now);
-        if self.settle(attempt).is_past(now) {
-            self.on_settled(now);
-        } else if attempt.error_body.is_past(now) {
-            self.on_error_body(now);
-        } else if seam_is_due {
-            self.on_seam_deadline(now);
-        } else if limit.deadline().is_past(now) {
-            let cause = match limit {
-                Limit::First(_) => Cause::FirstTokenTimeout,
-                Limit::Idle(_) => Cause::IdleTimeout,
-            };
-            self.on_fault(cause, now);
-        }
-    }
-
     /// No proper end of the attempt's response will come, or not in time.
-    fn on_fault(&mut self, cause: Cause, now: MonoTime) {
+    pub(super) fn on_fault(&mut self, cause: Cause, now: MonoTime) {
         if self.attempt.as_ref().is_some_and(|attempt| attempt.is_error()) {
             // Its status is known: what its body would have said matters less.
             self.on_error_body(now);
@@ -395,6 +309,3 @@ impl Exchange {
         self.total.left(now)
     }
 }
-
-/// A comment: one line, since a blank line behind it makes some clients dispatch an empty event.
-const HEARTBEAT: &[u8] = b": keep-alive\n";

@@ -265,19 +265,14 @@ impl Seam {
             whole.extend((repeated > 0).then_some(0x20));
             if OVERLAP_UNITS.contains(&whole.len()) {
                 // A text that repeats itself may well go on doing so: two readings.
-                let repeats = is_periodic(&whole) || self.ends_with_twice(&whole);
+                let before = &tail[..tail.len() - len];
+                let before = before.strip_suffix(&[0x20]).unwrap_or(before);
+                let repeats = is_periodic(&whole) || before.ends_with(suffix);
                 overlap.found = (!repeats).then_some(end + repeated);
                 break;
             }
         }
         overlap
-    }
-
-    /// Whether the partial has those words (white space normalised) at its end twice.
-    fn ends_with_twice(&self, words: &[u16]) -> bool {
-        let tail = &self.partial[self.partial.len().saturating_sub(4 * OVERLAP_UNITS.end())..];
-        let tail: Vec<u16> = normalised(tail).into_iter().map(|(unit, _)| unit).collect();
-        tail.strip_suffix(words).is_some_and(|before| before.ends_with(words))
     }
 
     /// How many units of white space the partial ends with.
@@ -296,7 +291,7 @@ impl Seam {
 
     /// More white space might repeat more of the partial's end.
     fn space_may_grow(&self) -> bool {
-        !self.is_native
+        self.removes_doubled_space
             && self.held.len() < self.trailing_space()
             && self.held.iter().all(|unit| is_space(*unit))
     }

@@ -98,7 +98,7 @@ fn what_is_repeated_goes_and_nothing_else() {
 
 #[test]
 fn a_restart_whose_last_frame_says_more_than_text_loses_only_its_text() {
-    for mode in [ContinuationMode::Prefill, ContinuationMode::Instruct] {
+    for mode in [Prefill, Instruct] {
         let mut world = World::new(&Setup::stream(&[mode; 2]));
         world.ok(0).send(0, text(PARTIAL)).fin(0).ok(1);
         world.send(1, text_b(&PARTIAL[..40]));
@@ -111,7 +111,7 @@ fn a_restart_whose_last_frame_says_more_than_text_loses_only_its_text() {
 
 #[test]
 fn a_restart_may_end_where_the_partial_does() {
-    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[BEGIN, REST]);
+    let world = join(Instruct, &[PARTIAL], &[BEGIN, REST]);
     assert!(world.client.is_complete());
     assert_eq!(world.client.answer(), PARTIAL);
     assert_eq!(world.client.finishes(), ["stop"]);
@@ -119,7 +119,7 @@ fn a_restart_may_end_where_the_partial_does() {
 
 #[test]
 fn a_restart_that_ends_short_is_a_failure() {
-    let world = join(ContinuationMode::Instruct, &[PARTIAL], &[BEGIN]);
+    let world = join(Instruct, &[PARTIAL], &[BEGIN]);
     assert!(world.client.is_visibly_broken());
     assert_eq!(world.client.answer(), PARTIAL);
     assert_eq!(world.results(), ["cut", "restart_failed"]);
@@ -177,50 +177,32 @@ fn units_of(world: &World) -> String {
 #[test]
 fn characters_split_between_deltas_and_attempts_come_whole() {
     let cases: &[(&str, ContinuationMode, &[&str], &[&str], &str)] = &[
-        ("split in the partial", ContinuationMode::Prefill, &["a \\ud83d", "\\ude00 b "], &["c"], "a 😀 b c"),
+        ("split in the partial", Prefill, &["a \\ud83d", "\\ude00 b "], &["c"], "a 😀 b c"),
         (
             "split in the new text",
-            ContinuationMode::Instruct,
+            Instruct,
             &["one two three "],
             &["\\ud83d", "\\ude00."],
             "one two three 😀.",
         ),
         (
             "the cut is inside, the new text has all of it",
-            ContinuationMode::Prefill,
+            Prefill,
             &["one two \\ud83d"],
             &["😀 three"],
             "one two 😀 three",
         ),
-        (
-            "escaped",
-            ContinuationMode::Prefill,
-            &["one two \\ud83d"],
-            &["\\ud83d\\ude00 three"],
-            "one two 😀 three",
-        ),
-        ("told to", ContinuationMode::Instruct, &["one two \\ud83d"], &["😀 three"], "one two 😀 three"),
-        (
-            "in two deltas",
-            ContinuationMode::Prefill,
-            &["one two \\ud83d"],
-            &["\\ud83d", "\\ude00 three"],
-            "one two 😀 three",
-        ),
+        ("escaped", Prefill, &["one two \\ud83d"], &["\\ud83d\\ude00 three"], "one two 😀 three"),
+        ("told to", Instruct, &["one two \\ud83d"], &["😀 three"], "one two 😀 three"),
+        ("in two deltas", Prefill, &["one two \\ud83d"], &["\\ud83d", "\\ude00 three"], "one two 😀 three"),
         (
             "a restart",
-            ContinuationMode::Instruct,
+            Instruct,
             &["one two three \\ud83d"],
             &["one two three ", "😀 four"],
             "one two three 😀 four",
         ),
-        (
-            "an overlap",
-            ContinuationMode::Instruct,
-            &["one two three \\ud83d"],
-            &["three 😀 four"],
-            "one two three 😀 four",
-        ),
+        ("an overlap", Instruct, &["one two three \\ud83d"], &["three 😀 four"], "one two three 😀 four"),
     ];
     for (name, mode, partial, deltas, want) in cases {
         let world = join(*mode, partial, deltas);
@@ -234,8 +216,7 @@ fn characters_split_between_deltas_and_attempts_come_whole() {
 /// A second failure behind such a seam: the partial holds both halves.
 #[test]
 fn a_character_mended_at_a_seam_stands_whole_in_the_next_request() {
-    let setup = Setup::stream(&[ContinuationMode::Prefill; 3])
-        .with(|setup| setup.policy.stream_failure.max_fallbacks = 2);
+    let setup = Setup::stream(&[Prefill; 3]).with(|setup| setup.policy.stream_failure.max_fallbacks = 2);
     let mut world = World::new(&setup);
     world.ok(0).send(0, raw_text("a", "one two \\ud83d")).fin(0);
     world.ok(1).send(1, raw_text("bb", "😀 three")).fin(1);

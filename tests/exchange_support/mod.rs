@@ -5,23 +5,25 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a world of tests: what should not be fails them")]
 
 pub mod client;
+pub mod health;
 pub mod setup;
 pub mod words;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use baton::exchange::{
-    AttemptId, Breakers, Exchange, Fact, Fault, Input, Intake, IntakeLimits, Output, Record, Shape,
-};
+use baton::exchange::{AttemptId, Exchange, Fact, Fault, Input, Intake, IntakeLimits, Output, Record, Shape};
 use baton::http1::HeadLimits;
 use baton::protocol::openai_chat::Reader;
 use baton::time::MonoTime;
 use bytes::Bytes;
 
 use client::Client;
+use health::Health;
 pub use setup::Setup;
 
+/// When every world begins.
+pub const START: MonoTime = MonoTime::from_nanos(1_000_000_000);
 /// What the world calls now in seconds since 1970 at its start, for Retry-After dates.
 pub const UNIX_START: u64 = 1_800_000_000;
 
@@ -46,13 +48,15 @@ pub struct World {
     pub records: Vec<Record>,
     /// The outputs since the last `take`, but for records, each as a short text.
     log: Vec<String>,
+    pub health: Health,
     reader: Reader,
     is_client_gone: bool,
 }
 
 impl World {
     pub fn new(setup: &Setup) -> Self {
-        let now = MonoTime::from_nanos(1_000_000_000);
+        let now = START;
+        let health = Health::new(setup);
         let order = setup.order.clone().unwrap_or_else(|| (0..setup.targets.len() as u16).collect());
         let exchange = Exchange::new(
             setup.plan(),
@@ -61,7 +65,7 @@ impl World {
             now,
             UNIX_START,
             setup.seed,
-            Breakers::closed(),
+            health.breakers(),
         );
         let mut world = Self {
             exchange,
@@ -70,6 +74,7 @@ impl World {
             client: Client::new(setup.shape),
             records: Vec::new(),
             log: Vec::new(),
+            health,
             reader: Reader::default(),
             is_client_gone: false,
         };
@@ -94,6 +99,7 @@ impl World {
         if let Some(outcome) = self.exchange.outcome() {
             assert_eq!(open, 0, "an attempt is left open");
             assert_eq!(self.exchange.poll_timeout(), None);
+            assert_eq!(self.health.endings().len(), self.attempts.len(), "each attempt's end is told once");
             assert!(self.is_client_gone || self.client.is_over(), "{outcome:?}, but no end for the client");
         }
     }

@@ -24,6 +24,10 @@ pub struct Setup {
     pub timeouts: Timeouts,
     pub limits: Limits,
     pub order: Option<Order>,
+    /// White space at the partial's end is not sent.
+    pub trims: bool,
+    /// How the targets' breakers stand at the start; None: there are none.
+    pub health: Option<Vec<u64>>,
     pub seed: u64,
 }
 
@@ -75,6 +79,8 @@ impl Setup {
                 heartbeat: MS(15_000),
             },
             order: None,
+            trims: false,
+            health: None,
             seed: 1,
         }
     }
@@ -128,7 +134,7 @@ impl Setup {
             timeouts: self.timeouts,
             continuation: *continuation,
             prefill_flags: self.prefill_flags,
-            trim_trailing_space: false,
+            trim_trailing_space: self.trims,
             prompt: None,
         };
         Arc::new(Plan {

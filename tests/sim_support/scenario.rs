@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use baton::exchange::Shape;
-use baton::policy::{ContinuationMode, FailureMode, PrefillFlags, Trigger};
+use baton::policy::cooldown::{self, Ending, Event, Ticket};
+use baton::policy::{ContinuationMode, Cooldown, FailureMode, PrefillFlags, Trigger, WhenAllUnavailable};
 use fastrand::Rng;
 
 use crate::support::setup::MS;
-use crate::support::{Setup, words};
+use crate::support::{START, Setup, words};
 
 /// One exchange to be simulated.
 pub struct Scenario {
     pub setup: Setup,
     /// The text of the answer, as every upstream knows it.
     pub answer: String,
+    /// No part of it can be taken for another, so that any mode may carry it on.
+    pub is_tellable: bool,
     pub max_tokens: Option<u64>,
     /// How often an upstream does what it should not, of 100.
     pub faults: u8,
@@ -27,7 +30,10 @@ impl Scenario {
             _ => Shape::ChatStream,
         };
         let modes: Vec<_> = (0..rng.usize(1..=5)).map(|_| mode(rng)).collect();
-        let answer = if modes.contains(&ContinuationMode::Instruct) { tellable(rng) } else { any_text(rng) };
+        let is_native =
+            modes.iter().all(|mode| matches!(mode, ContinuationMode::Prefill | ContinuationMode::None));
+        let is_tellable = !is_native || rng.bool();
+        let answer = if is_tellable { tellable(rng) } else { any_text(rng) };
         let include_usage = rng.bool();
         let max_tokens = (rng.u8(..4) == 0).then(|| rng.u64(1..40));
         let mut setup = Setup::stream(&modes);
@@ -35,10 +41,12 @@ impl Scenario {
         setup.body = body(shape, include_usage, max_tokens, rng);
         setup.seed = rng.u64(..);
         setup.prefill_flags = pick(rng, &[PrefillFlags::None, PrefillFlags::Vllm, PrefillFlags::Prefix]);
+        setup.trims = rng.u8(..4) == 0;
         set_policy(&mut setup, rng);
+        set_health(&mut setup, rng);
         set_limits(&mut setup, rng);
         let faults = pick(rng, &[10, 40, 70, 90]);
-        Self { setup, answer, max_tokens, faults }
+        Self { setup, answer, is_tellable, max_tokens, faults }
     }
 }
 
@@ -49,7 +57,8 @@ pub fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
 fn mode(rng: &mut Rng) -> ContinuationMode {
     match rng.u8(..10) {
         0 if rng.bool() => ContinuationMode::None,
-        0..=4 => ContinuationMode::Instruct,
+        0..=3 => ContinuationMode::Instruct,
+        4 => ContinuationMode::UserTurn,
         _ => ContinuationMode::Prefill,
     }
 }
@@ -70,6 +79,21 @@ fn set_policy(setup: &mut Setup, rng: &mut Rng) {
     if rng.u8(..8) == 0 {
         policy.stream_failure.on = Trigger::ALL.into_iter().filter(|_| rng.bool()).collect();
     }
+}
+
+/// Breakers that open fast, some of them open already.
+fn set_health(setup: &mut Setup, rng: &mut Rng) {
+    let policy = &mut setup.policy;
+    policy.cooldown = Cooldown {
+        failures: rng.u32(..4),
+        window: MS(30_000),
+        open: MS(pick(rng, &[100, 1_000, 5_000])),
+        open_max: MS(60_000),
+    };
+    policy.when_all_unavailable = pick(rng, &[WhenAllUnavailable::TryAnyway, WhenAllUnavailable::Fail]);
+    let failed = Event::Ended(Ticket::default(), Ending::Failure);
+    let open = cooldown::step(0, failed, START, &Cooldown { failures: 1, ..policy.cooldown }).0;
+    setup.health = Some(setup.targets.iter().map(|_| if rng.u8(..5) == 0 { open } else { 0 }).collect());
 }
 
 fn set_limits(setup: &mut Setup, rng: &mut Rng) {

@@ -33,12 +33,14 @@ pub struct Asked<'a> {
     pub is_fresh: bool,
     /// What it is to carry on from.
     pub partial: Option<&'a str>,
+    /// All that the client has: more than the partial if white space at the end is not sent.
+    pub delivered: &'a str,
 }
 
 /// Makes up what the attempt will meet.
 pub fn script(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     if rng.u8(..100) < scenario.faults / 4 {
-        return refusal(asked, rng);
+        return refusal(asked, scenario, rng);
     }
     match asked.shape {
         Shape::ChatStream if rng.u8(..12) == 0 => {
@@ -52,7 +54,7 @@ pub fn script(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
 }
 
 /// No answer at all.
-fn refusal(asked: &Asked<'_>, rng: &mut Rng) -> Script {
+fn refusal(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     let at = rng.u64(..50);
     let body = |code: &str| format!(r#"{{"error":{{"message":"no","type":"t","code":{code}}}}}"#);
     match rng.u8(..15) {
@@ -65,7 +67,10 @@ fn refusal(asked: &Asked<'_>, rng: &mut Rng) -> Script {
         6 => by_length(429, &format!("Retry-After: {}\r\n", rng.u8(..5)), body("429").as_bytes(), rng),
         7 => by_length(429, "Retry-After-Ms: 700\r\n", body("\"insufficient_quota\"").as_bytes(), rng),
         8 => by_length(pick(rng, &[500, 502, 503, 529]), "", body("\"busy\"").as_bytes(), rng),
-        9 => by_length(pick(rng, &[400, 401, 404, 422]), "", body("\"prefill\"").as_bytes(), rng),
+        9 => {
+            let status = if scenario.is_tellable { 400 } else { 422 };
+            by_length(pick(rng, &[status, 401, 404, 422]), "", body("\"prefill\"").as_bytes(), rng)
+        }
         10 => by_length(503, "Content-Type: text/html\r\n", b"<html>", rng),
         11 => by_length(307, "Location: /x\r\n", b"", rng),
         12 => vec![
@@ -129,7 +134,7 @@ fn text_of(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> String {
     let is_native = asked.mode == ContinuationMode::Prefill;
     match rng.u8(..4) {
         0 if !is_native && units > 0 => scenario.answer.clone(),
-        0 if is_native && units >= NATIVE_RESTART && !is_periodic(partial) => scenario.answer.clone(),
+        0 if is_native && units >= NATIVE_RESTART && !is_periodic(asked.delivered) => scenario.answer.clone(),
         1 if !is_native && units > OVERLAP.0 => {
             let most = (units - 1).min(OVERLAP.1 - 1);
             let from = suffix_of(partial, rng.usize(OVERLAP.0..=most));
@@ -188,7 +193,8 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
             events.extend([words::raw_text(id, LATE), chunk_of(id, "", r#""stop""#), DONE.to_owned()]);
         }
     }
-    let mut end = if rng.u8(..100) < scenario.faults { spoil(&mut events, id, rng) } else { Close::Properly };
+    let mut end =
+        if rng.u8(..100) < scenario.faults { spoil(&mut events, id, scenario, rng) } else { Close::Properly };
     if is_repeat && end == Close::Never {
         // A repeat that falls silent within it is taken for new text after 300 ms, and cannot be told from it.
         end = Close::Fin;
@@ -206,15 +212,16 @@ enum Close {
 }
 
 /// Cuts the events short, or puts something among them that should not be there.
-fn spoil(events: &mut Vec<String>, id: &str, rng: &mut Rng) -> Close {
+fn spoil(events: &mut Vec<String>, id: &str, scenario: &Scenario, rng: &mut Rng) -> Close {
     // Early as often as anywhere.
     let early = rng.usize(..=events.len().min(3));
     let at = if rng.bool() { early } else { rng.usize(..=events.len()) };
     let lost = "data: {\"choices\":[{\"delta\":{\"content\":\"lost\n\n";
     let bad = "data: {\"choices\":\n\n";
+    let refused = if scenario.is_tellable { "400" } else { "422" };
     let intruder = match rng.u8(..8) {
         0 => words::error("500", "busy"),
-        1 => words::error(pick(rng, &["429", "400", "\"overloaded\""]), "no"),
+        1 => words::error(pick(rng, &["429", refused, "\"overloaded\""]), "no"),
         2 => chunk_of(id, "", r#""error""#),
         3 => lost.to_owned(),
         4 => format!("{bad}{bad}"),

@@ -1,0 +1,66 @@
+//! The targets' breakers, the real ones, in one place instead of on all cores; what they were told is kept.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use baton::exchange::Breakers;
+use baton::policy::Cooldown;
+use baton::policy::cooldown::{self, Admission, Ending, Event, Verdict};
+
+use super::Setup;
+
+#[derive(Clone)]
+pub struct Health {
+    settings: Cooldown,
+    is_on: bool,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    packed: Vec<u64>,
+    asked: Vec<usize>,
+    endings: Vec<(usize, Ending)>,
+}
+
+impl Health {
+    pub fn new(setup: &Setup) -> Self {
+        let packed = setup.health.clone().unwrap_or_else(|| vec![0; setup.targets.len()]);
+        let shared = Shared { packed, ..Shared::default() };
+        Self {
+            settings: setup.policy.cooldown,
+            is_on: setup.health.is_some(),
+            shared: Arc::new(Mutex::new(shared)),
+        }
+    }
+
+    pub fn breakers(&self) -> Breakers {
+        let health = self.clone();
+        Breakers::new(move |target, event, now| {
+            let mut shared = health.shared();
+            match event {
+                Event::Admit => shared.asked.push(target),
+                Event::Ended(_, ending) => shared.endings.push((target, ending)),
+            }
+            if !health.is_on {
+                return Admission::new(0, Verdict::Allowed);
+            }
+            let (packed, verdict) = cooldown::step(shared.packed[target], event, now, &health.settings);
+            shared.packed[target] = packed;
+            Admission::new(packed, verdict)
+        })
+    }
+
+    /// Which targets it was asked about, in order.
+    pub fn asked(&self) -> Vec<usize> {
+        self.shared().asked.clone()
+    }
+
+    /// How attempts ended, by target, in order.
+    pub fn endings(&self) -> Vec<(usize, Ending)> {
+        self.shared().endings.clone()
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().expect("no test panics in between")
+    }
+}
