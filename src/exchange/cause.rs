@@ -1,4 +1,4 @@
-//! How an attempt ended, in one value.
+//! How an attempt ended, and what that is called.
 
 use super::Fault;
 use crate::error::Code;
