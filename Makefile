@@ -4,7 +4,7 @@ CARGO ?= cargo
 # cargo-deny: one on the PATH, or the one that .ci/run installs.
 DENY ?= $(firstword $(shell command -v cargo-deny 2>/dev/null) $(wildcard target/tools/deny/bin/cargo-deny))
 
-.PHONY: ci fmt-check clippy test test-epoll deny advisories demo real
+.PHONY: ci fmt-check clippy test test-epoll deny advisories demo real sdk
 .NOTPARALLEL:
 
 ci: fmt-check clippy test test-epoll deny
@@ -46,3 +46,7 @@ demo:
 # Two real model servers and the official SDK; installs 270 MB below tests/real/.env.
 real:
 	bash tests/real/run.sh
+
+# The official SDKs, for Python and for Node, against scripted upstreams; installs 90 MB below tests/real/.env.
+sdk:
+	bash tests/real/sdk.sh
