@@ -1,6 +1,7 @@
 //! The log lines of one exchange while it lasts: attempts, switches, what was dropped. Each carries its request id.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::exchange::{Cause, Fault, Plan, Record};
 
@@ -50,7 +51,7 @@ impl ExchangeLog {
                 tracing::warn!(request_id, target = self.label(*target), reason, "target skipped");
             }
             Record::Seam { target, kind, after } => {
-                let (target, seam, after_ms) = (self.label(*target), kind.name(), after.as_secs_f64() * 1e3);
+                let (target, seam, after_ms) = (self.label(*target), kind.name(), millis(*after));
                 tracing::info!(request_id, target, seam, after_ms, "the answer goes on");
             }
             Record::FrameDropped { reason } => tracing::warn!(request_id, reason, "frame dropped"),
@@ -65,7 +66,7 @@ impl ExchangeLog {
             return;
         };
         let request_id = &*self.request_id;
-        let (target, kind, took_ms) = (self.label(*target), kind.name(), took.as_secs_f64() * 1e3);
+        let (target, kind, took_ms) = (self.label(*target), kind.name(), millis(*took));
         let theirs = theirs.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
         let upstream_request_id: String = theirs.chars().filter(|c| c.is_ascii_graphic()).take(128).collect();
         let (status, name) = (status.unwrap_or(0), result.name());
@@ -108,4 +109,9 @@ impl ExchangeLog {
     fn label(&self, target: usize) -> &str {
         self.plan.targets.get(target).map_or("none", |target| &target.label)
     }
+}
+
+/// Milliseconds, to the microsecond.
+fn millis(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1e6).round() / 1e3
 }
