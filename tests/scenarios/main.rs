@@ -67,7 +67,8 @@ fn every_scenario_ends_with_the_exact_text() {
     let ended: Vec<_> = begun.into_iter().map(|(_, thread)| thread.join().unwrap()).collect();
     assert!(!ended.is_empty(), "no scenario is numbered {wanted:?}");
     let lines: Vec<&str> = ended.iter().map(|(_, line)| line.as_str()).collect();
-    println!("{}", lines.join("\n"));
+    // Begins a line of its own behind what the test harness has written.
+    println!("\n{}", lines.join("\n"));
     let failed: Vec<&str> = ended.iter().filter(|(ok, _)| !ok).map(|(_, line)| line.as_str()).collect();
     assert!(
         failed.is_empty(),
