@@ -2,7 +2,7 @@
 //!
 //! One thread accepts, one thread serves each connection. A script is taken when the first byte of a request arrives,
 //! so a connection opened in advance takes none; the scripts are taken in order, then the fallback for all further
-//! requests. Before its first step the whole request is read and recorded, unless that step is [`Step::ReadHead`].
+//! requests; that may be worked out from the request ([`ScriptedUpstream::answering`]). Before its first step the whole request is read and recorded, unless that step is [`Step::ReadHead`].
 //! After a script that closes nothing the connection is kept alive for the next request.
 
 use std::collections::VecDeque;
@@ -102,7 +102,14 @@ struct Log {
 struct Shared {
     log: Mutex<Log>,
     changed: Condvar,
-    fallback: Script,
+    fallback: Fallback,
+}
+
+/// What is done for the requests past the scripts.
+enum Fallback {
+    Script(Script),
+    /// Told by the whole request, so none of its steps may be [`Step::ReadHead`].
+    Answer(Box<dyn Fn(&Recorded) -> Script + Send + Sync>),
 }
 
 impl Shared {
@@ -137,6 +144,18 @@ impl ScriptedUpstream {
 
     /// Serves `scripts` in order, then `fallback` for all further requests.
     pub fn with_fallback(scripts: Vec<Script>, fallback: Script) -> Self {
+        Self::start(scripts, Fallback::Script(fallback))
+    }
+
+    /// Serves `scripts` in order, then what `answer` makes of each further request.
+    pub fn answering(
+        scripts: Vec<Script>,
+        answer: impl Fn(&Recorded) -> Script + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(scripts, Fallback::Answer(Box::new(answer)))
+    }
+
+    fn start(scripts: Vec<Script>, fallback: Fallback) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let log = Mutex::new(Log { scripts: scripts.into(), ..Log::default() });

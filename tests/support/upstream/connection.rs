@@ -10,7 +10,7 @@ use socket2::SockRef;
 
 use super::super::dechunk::Dechunker;
 use super::super::{find, ms};
-use super::{Recorded, Script, Shared, Step};
+use super::{Fallback, Recorded, Script, Shared, Step};
 
 /// How long one blocking call of a connection's thread lasts before it looks whether the upstream was dropped.
 const SLICE: Duration = Duration::from_millis(50);
@@ -44,20 +44,35 @@ impl Connection {
 
     pub fn serve(mut self) {
         while self.fill().is_ok() {
-            let script = {
-                let mut log = self.shared.log.lock().unwrap();
-                log.scripts.pop_front().unwrap_or_else(|| self.shared.fallback.clone())
-            };
-            if self.run(&script).is_err() {
+            if self.serve_request().is_err() {
                 break;
             }
         }
         self.note_closed();
     }
 
-    fn run(&mut self, script: &Script) -> Result<(), Over> {
+    fn serve_request(&mut self) -> Result<(), Over> {
+        let next = self.shared.log.lock().unwrap().scripts.pop_front();
+        let shared = Arc::clone(&self.shared);
+        let (script, request) = match (next, &shared.fallback) {
+            (None, Fallback::Answer(answer)) => {
+                let request = self.read_request()?;
+                (answer(&request), request)
+            }
+            (Some(script), _) => self.begin(script)?,
+            (None, Fallback::Script(script)) => self.begin(script.clone())?,
+        };
+        self.run(&script, request)
+    }
+
+    /// Reads as much of a request as the script wants first.
+    fn begin(&mut self, script: Script) -> Result<(Script, Recorded), Over> {
         self.head_only = matches!(script.first(), Some(Step::ReadHead));
-        let mut request = self.read_request()?;
+        let request = self.read_request()?;
+        Ok((script, request))
+    }
+
+    fn run(&mut self, script: &Script, mut request: Recorded) -> Result<(), Over> {
         for step in script {
             match step {
                 Step::ReadHead => {}
