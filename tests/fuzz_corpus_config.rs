@@ -2,25 +2,12 @@
 
 #[path = "../fuzz/checks/config.rs"]
 mod checks;
-
-use std::fs;
-use std::path::Path;
+mod corpus;
 
 use checks::check;
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
-    let mut inputs = Vec::new();
-    for folder in ["fuzz/corpus/config", "config", "config/examples"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            if let Ok(input) = fs::read(entry.path()) {
-                inputs.push((entry.path().display().to_string(), input));
-            }
-        }
-    }
-    inputs.sort();
-    assert!(inputs.len() >= 10, "the corpus is there: {}", inputs.len());
-    inputs
+    corpus::inputs(&["fuzz/corpus/config", "config", "config/examples"], 10)
 }
 
 #[test]

@@ -2,23 +2,12 @@
 
 #[path = "../fuzz/checks/exchange.rs"]
 mod checks;
-
-use std::fs;
-use std::path::Path;
+mod corpus;
 
 use checks::check;
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/exchange");
-    let mut inputs = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if let Ok(input) = fs::read(entry.path()) {
-            inputs.push((entry.path().display().to_string(), input));
-        }
-    }
-    inputs.sort();
-    assert!(inputs.len() >= 20, "the corpus is there: {}", inputs.len());
-    inputs
+    corpus::inputs(&["fuzz/corpus/exchange"], 20)
 }
 
 #[test]
