@@ -17,7 +17,7 @@ use super::timers::TimerId;
 use super::turn;
 use super::upstream::{Upstream, UpstreamArgs, UpstreamMsg};
 use crate::exchange::{
-    AttemptId, Breakers, Exchange, Fact, FallbackLimit, Fault, Input, Output, Record, Request, Shape,
+    AttemptId, Breakers, Exchange, Fact, Fault, Input, Output, Plan, Record, Request, Shape,
 };
 use crate::net::clock;
 use crate::policy::balance;
@@ -30,7 +30,8 @@ pub struct Stream;
 pub struct Serve {
     /// Index into the config's routes.
     pub route: usize,
-    pub limit: FallbackLimit,
+    /// The route's, under the client's own limit.
+    pub plan: Arc<Plan>,
     pub request: Request,
     pub call: Arc<Call>,
     pub port: ClientPort,
@@ -99,8 +100,7 @@ impl Actor for Stream {
         args: StreamArgs,
     ) -> Result<StreamState, ActorProcessingErr> {
         let StreamArgs { serve, core } = args;
-        let Serve { route, limit, request, call, port, key, path, began, read } = serve;
-        let plan = core.plan(route, limit);
+        let Serve { route, plan, request, call, port, key, path, began, read } = serve;
         let asked = Asked {
             route,
             plan: Arc::clone(&plan),

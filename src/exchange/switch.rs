@@ -189,34 +189,19 @@ impl Exchange {
     /// The answer cannot be completed: one error frame, and a body that is visibly cut.
     pub(super) fn terminate(&mut self, cause: &Cause) {
         let trigger = self.failure_of(cause).trigger().name();
-        let (code, words) = match cause {
-            Cause::InBand(error) | Cause::Status(error) => {
-                let words = error.message.as_deref().filter(|_| self.plan.policy.expose_upstream_errors);
-                (error.code.as_deref().unwrap_or(trigger), words)
+        let mut message =
+            format!("The answer is incomplete: the upstream failed while writing it ({trigger}).");
+        let mut code = trigger;
+        if let Cause::InBand(error) | Cause::Status(error) = cause {
+            code = error.code.as_deref().unwrap_or(trigger);
+            if let Some(words) = error.message.as_deref().filter(|_| self.plan.policy.expose_upstream_errors)
+            {
+                message.push_str(" It said: ");
+                message.push_str(words);
             }
-            Cause::DeadlinePassed => ("deadline_passed", None),
-            Cause::Answered
-            | Cause::ClientGone
-            | Cause::Fault(_)
-            | Cause::FirstTokenTimeout
-            | Cause::IdleTimeout
-            | Cause::NoProperEnd
-            | Cause::Truncated
-            | Cause::Undecodable
-            | Cause::Empty
-            | Cause::TooLarge
-            | Cause::NotAnAnswer
-            | Cause::RestartFailed
-            | Cause::CoolingDown => (trigger, None),
-        };
-        let mut message = if matches!(cause, Cause::DeadlinePassed) {
-            "The answer is incomplete: it took longer than timeouts.total allows.".to_owned()
-        } else {
-            format!("The answer is incomplete: the upstream failed while writing it ({trigger}).")
-        };
-        if let Some(words) = words {
-            message.push_str(" It said: ");
-            message.push_str(words);
+        } else if matches!(cause, Cause::DeadlinePassed) {
+            code = "deadline_passed";
+            "The answer is incomplete: it took longer than timeouts.total allows.".clone_into(&mut message);
         }
         let data = error_object(&message, "upstream_error", None, code);
         self.chunk.push(Bytes::from(format!("event: error\ndata: {data}\n\n")));

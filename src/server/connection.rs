@@ -29,7 +29,7 @@ use crate::actor::stream::Serve;
 use crate::actor::turn;
 use crate::config::{ClientKey, Config};
 use crate::error::{Code, ProxyError};
-use crate::exchange::{FallbackLimit, Request, Shape};
+use crate::exchange::{Request, Shape};
 use crate::http1::{Framing, HeadLimits, Method, RequestHead, Version};
 use crate::net::task::within;
 use crate::net::{Connection, Gather, WriteHalf, clock, task};
@@ -233,7 +233,8 @@ impl Client {
     ) -> Next {
         let (version, read) = (head.version, clock::now());
         let keep_alive = head.keep_alive && !self.core.registry.is_draining();
-        let planned = fallback_limit(&head).and_then(|limit| Ok((limit, self.plan(body, key, is_chat)?)));
+        let planned =
+            routing::fallback_limit(&head).and_then(|limit| Ok((limit, self.plan(body, key, is_chat)?)));
         let (limit, (route, request)) = match planned {
             Ok(planned) => planned,
             Err(error) => return self.respond(&head, &asking, error.into(), true, true).await,
@@ -249,13 +250,23 @@ impl Client {
         let queue = Rc::new(queue);
         self.inbox.begin_exchange(&queue);
         let is_chat_stream = request.shape == Shape::ChatStream;
-        let serve = Serve { route, limit, request, call: Arc::clone(&call), port, key, path, began, read };
+        let plan = context.plan(route, limit);
+        let serve = Serve {
+            route,
+            plan: Arc::clone(&plan),
+            request,
+            call: Arc::clone(&call),
+            port,
+            key,
+            path,
+            began,
+            read,
+        };
         // The `Stream` accounts for the body from here on.
         drop(lease);
         if turn::cast(&self.core.actor, CoreMsg::Serve(Box::new(serve))).is_err() {
             tracing::error!(request_id = &*call.request_id, "the Core takes no requests any more");
         }
-        let plan = context.plan(route, limit);
         let mut reply = Reply::new(version, &call.request_id, keep_alive, &plan, is_chat_stream);
         let next = self.relay(&queue, &mut reply).await;
         self.inbox.end_exchange();
@@ -383,15 +394,4 @@ impl Client {
 
 fn has_body(head: &RequestHead) -> bool {
     !matches!(head.framing, Framing::None | Framing::Length(0))
-}
-
-/// How far the client lets fallbacks go.
-fn fallback_limit(head: &RequestHead) -> Result<FallbackLimit, ProxyError> {
-    const FIELD: &str = "x-baton-fallback";
-    let Some(value) = head.headers.get(FIELD) else { return Ok(FallbackLimit::default()) };
-    FallbackLimit::parse(value).ok_or_else(|| {
-        let message =
-            "x-baton-fallback must be off, before-commit or continue; leave it out for the route's policy.";
-        ProxyError::new(Code::InvalidValue, message).with_param(FIELD)
-    })
 }

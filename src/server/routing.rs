@@ -1,8 +1,9 @@
-//! What a request asks for, by its method and path.
+//! What a request asks for, by its head: its method, its path, and how far it lets fallbacks go.
 
 use bytes::Bytes;
 
 use crate::error::{Code, ProxyError};
+use crate::exchange::FallbackLimit;
 use crate::http1::{Method, RequestHead};
 
 #[derive(Debug, PartialEq, Eq)]
@@ -48,6 +49,17 @@ pub fn action(head: &RequestHead) -> Result<Action, Refusal> {
         (_, Method::Post) => Ok(Action::Relay),
         _ => Err(wrong_method("POST")),
     }
+}
+
+/// How far the client lets fallbacks go.
+pub fn fallback_limit(head: &RequestHead) -> Result<FallbackLimit, ProxyError> {
+    const FIELD: &str = "x-baton-fallback";
+    let Some(value) = head.headers.get(FIELD) else { return Ok(FallbackLimit::default()) };
+    FallbackLimit::parse(value).ok_or_else(|| {
+        let message =
+            "x-baton-fallback must be off, before-commit or continue; leave it out for the route's policy.";
+        ProxyError::new(Code::InvalidValue, message).with_param(FIELD)
+    })
 }
 
 fn wrong_method(allow: &'static str) -> Refusal {
