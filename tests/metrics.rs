@@ -177,6 +177,7 @@ fn every_metric_of_the_table_is_seen() {
     assert!(bounds.len() > 10 && bounds[0].contains("le=\"0.001\""), "{bounds:?}");
 }
 
+// [E7]
 #[test]
 fn requests_without_a_route_share_one_label() {
     let dir = tempfile::tempdir().unwrap();
