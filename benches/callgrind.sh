@@ -39,7 +39,7 @@ for size in 0 16384; do
     [ "$size" = 0 ] || name="$((size / 1024)) KiB a read"
     echo "$name: $(((after - before) / (many - few))) instructions an event"
     if [ "${1:-}" = --top ]; then
-        callgrind_annotate --threshold=90 "$out/$many-$size" |
+        callgrind_annotate --auto=no --threshold=90 "$out/$many-$size" 2> /dev/null |
             sed -n 's| \[.*||; s|/[^ ]*/registry/src/[^/]*/||; s|/rustc/[^/]*/||; /file:function/,$p' |
             sed -n 1,40p
     fi
