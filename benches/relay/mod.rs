@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use baton::config::{self, Sources};
 use baton::exchange::{
-    AttemptId, Breakers, Exchange, Fact, HOLD_BYTES, Input, Intake, IntakeLimits, Limits, Output, Plan,
+    AttemptId, Breakers, Exchange, Facts, HOLD_BYTES, Input, Intake, IntakeLimits, Limits, Output, Plan,
     Request, Shape, StreamOutcome, Target,
 };
 use baton::http1::HeadLimits;
@@ -88,14 +88,14 @@ impl Relay {
     }
 
     /// What a read becomes: facts.
-    pub fn take_in(&mut self, read: Bytes) -> Vec<Fact> {
-        let mut facts = Vec::with_capacity(2);
+    pub fn take_in(&mut self, read: Bytes) -> Facts {
+        let mut facts = Facts::new();
         self.intake.feed(read, &mut facts);
         facts
     }
 
     /// What facts become: slices for the client.
-    pub fn step(&mut self, facts: Vec<Fact>) {
+    pub fn step(&mut self, facts: Facts) {
         let input = Input::Upstream { attempt: self.attempt, facts };
         self.exchange.handle_input(input, NOW, &mut self.reader);
         self.carry_out();
@@ -109,7 +109,7 @@ impl Relay {
 
     /// The upstream's connection breaks.
     pub fn cut(&mut self) {
-        let mut facts = Vec::new();
+        let mut facts = Facts::new();
         self.intake.end_of_input(true, &mut facts);
         self.step(facts);
     }

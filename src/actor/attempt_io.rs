@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ractor::ActorRef;
+use smallvec::smallvec;
 
 use super::call::request_head;
 use super::client::CreditRef;
@@ -21,7 +22,7 @@ use super::guard::{Guard, Mode};
 use super::stream::StreamMsg;
 use super::turn;
 use super::upstream::UpstreamArgs;
-use crate::exchange::{AttemptId, Fact, Fault, Intake};
+use crate::exchange::{AttemptId, Fact, Facts, Fault, Intake};
 use crate::net::clock;
 use crate::net::task::within;
 use crate::net::{Connection, Gather, connect, resolver, tls};
@@ -62,7 +63,7 @@ async fn begin(args: UpstreamArgs) -> Option<Begun> {
     let (connection, is_pooled) = match connected {
         Ok(connected) => connected,
         Err(fault) => {
-            reporter.report(vec![Fact::Failed(fault)]);
+            reporter.report(smallvec![Fact::Failed(fault)]);
             return None;
         }
     };
@@ -167,7 +168,7 @@ async fn converse(begun: Begun, core: &Context) -> Option<Connection> {
             if reporter.guard.mode() == Mode::Cancelled {
                 break;
             }
-            let mut facts = Vec::with_capacity(2);
+            let mut facts = Facts::new();
             match arrived {
                 Ok(chunk) if !chunk.is_empty() => {
                     if let Some(observer) = &core.shared.observer {
@@ -207,7 +208,7 @@ struct Reporter {
 
 impl Reporter {
     /// Casts what one read gave. Its bytes count as not yet written from now on.
-    fn report(&self, facts: Vec<Fact>) {
+    fn report(&self, facts: Facts) {
         if facts.is_empty() || self.guard.mode() != Mode::Live {
             return;
         }
