@@ -91,14 +91,15 @@ pub struct StreamState {
 
 impl Actor for Stream {
     type Msg = StreamMsg;
-    type State = StreamState;
+    /// Boxed: ractor keeps room for it twice.
+    type State = Box<StreamState>;
     type Arguments = StreamArgs;
 
     async fn pre_start(
         &self,
         myself: ActorRef<StreamMsg>,
         args: StreamArgs,
-    ) -> Result<StreamState, ActorProcessingErr> {
+    ) -> Result<Box<StreamState>, ActorProcessingErr> {
         let StreamArgs { serve, core } = args;
         let Serve { route, plan, request, call, port, key, path, began, read } = serve;
         let asked = Asked {
@@ -126,7 +127,7 @@ impl Actor for Stream {
         let breakers = Breakers::new(move |target, event, now| shared.health.step(route, target, event, now));
         let exchange = Exchange::new(plan, request, order, now, unix_now, fastrand::u64(..), breakers);
         core.status().stream_opened();
-        Ok(StreamState {
+        Ok(Box::new(StreamState {
             exchange,
             route,
             shape,
@@ -139,14 +140,14 @@ impl Actor for Stream {
             lease,
             ledger,
             core,
-        })
+        }))
     }
 
     /// The first outputs are carried out here: attempts cannot be linked to an actor that has not started.
     async fn post_start(
         &self,
         myself: ActorRef<StreamMsg>,
-        state: &mut StreamState,
+        state: &mut Box<StreamState>,
     ) -> Result<(), ActorProcessingErr> {
         state.carry_out(&myself, clock::now()).await;
         Ok(())
@@ -156,7 +157,7 @@ impl Actor for Stream {
         &self,
         myself: ActorRef<StreamMsg>,
         message: StreamMsg,
-        state: &mut StreamState,
+        state: &mut Box<StreamState>,
     ) -> Result<(), ActorProcessingErr> {
         let now = clock::now();
         match message {
@@ -181,6 +182,7 @@ impl Actor for Stream {
             }
         }
         state.carry_out(&myself, now).await;
+        state.port.lies_at(&raw const **state);
         Ok(())
     }
 
@@ -188,7 +190,7 @@ impl Actor for Stream {
         &self,
         myself: ActorRef<StreamMsg>,
         event: SupervisionEvent,
-        state: &mut StreamState,
+        state: &mut Box<StreamState>,
     ) -> Result<(), ActorProcessingErr> {
         let who = match event {
             SupervisionEvent::ActorTerminated(who, ..) => who,
