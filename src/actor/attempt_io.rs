@@ -155,7 +155,12 @@ async fn converse(mut talk: Box<Talk>, core: &context::Context) -> Option<Connec
     while !intake.is_over() && reporter.guard.mode() != Mode::Cancelled {
         let arrived = {
             let mut reading = pin!(read.read());
+            let mut is_waiting = false;
             poll_fn(|cx| {
+                if std::mem::replace(&mut is_waiting, true) {
+                    // Something has come: the memory it will need is fetched while the kernel copies it.
+                    reporter.credit.prefetch();
+                }
                 if written.is_none()
                     && let Poll::Ready(result) = write.poll_write(request, cx)
                 {
@@ -213,7 +218,6 @@ impl Reporter {
         if facts.is_empty() || self.guard.mode() != Mode::Live {
             return;
         }
-        self.credit.prefetch();
         let bytes = facts.iter().map(bytes_of).sum();
         self.credit.charge(bytes);
         let message = StreamMsg::Upstream { attempt: self.attempt, facts, bytes };
