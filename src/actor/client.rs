@@ -218,7 +218,8 @@ impl Shared {
 
     fn encode(&self) {
         let (mut reply, mut writer) = (self.reply.borrow_mut(), self.writer.borrow_mut());
-        let (progress, bytes) = reply.encode(self.items.borrow_mut().drain(..), &mut writer.out);
+        // Taken: a list that has grown is not kept.
+        let (progress, bytes) = reply.encode(self.items.take().into_iter(), &mut writer.out);
         self.in_writer.set(self.in_writer.get() + bytes);
         if progress != Progress::More {
             self.progress.set(progress);

@@ -73,6 +73,14 @@ struct Attempt {
     guard: SendWrapper<Rc<Guard>>,
 }
 
+/// An attempt to be opened.
+struct Open {
+    attempt: AttemptId,
+    target: usize,
+    body: SmallVec<[bytes::Bytes; 4]>,
+    fresh: bool,
+}
+
 pub struct StreamState {
     exchange: Exchange,
     route: usize,
@@ -160,27 +168,7 @@ impl Actor for Stream {
         state: &mut Box<StreamState>,
     ) -> Result<(), ActorProcessingErr> {
         let now = clock::now();
-        match message {
-            StreamMsg::Upstream { attempt, facts, bytes } => {
-                state.port.credit().release(bytes);
-                state.take(Input::Upstream { attempt, facts }, now);
-                state.ledger.content(state.exchange.content_frames(), now);
-            }
-            StreamMsg::UpstreamDied { attempt } => {
-                let facts = smallvec![Fact::Failed(Fault::Died)];
-                state.take(Input::Upstream { attempt, facts }, now);
-            }
-            StreamMsg::ClientGone => {
-                state.port.close();
-                state.take(Input::ClientGone, now);
-            }
-            // Seen in the credit itself, below.
-            StreamMsg::WindowOpen => {}
-            StreamMsg::TimeOut => {
-                state.timer = None;
-                state.exchange.handle_timeout(now);
-            }
-        }
+        state.tell(message, now);
         state.carry_out(&myself, now).await;
         state.port.lies_at(&raw const **state);
         Ok(())
@@ -209,6 +197,30 @@ impl Actor for Stream {
 }
 
 impl StreamState {
+    fn tell(&mut self, message: StreamMsg, now: MonoTime) {
+        match message {
+            StreamMsg::Upstream { attempt, facts, bytes } => {
+                self.port.credit().release(bytes);
+                self.take(Input::Upstream { attempt, facts }, now);
+                self.ledger.content(self.exchange.content_frames(), now);
+            }
+            StreamMsg::UpstreamDied { attempt } => {
+                let facts = smallvec![Fact::Failed(Fault::Died)];
+                self.take(Input::Upstream { attempt, facts }, now);
+            }
+            StreamMsg::ClientGone => {
+                self.port.close();
+                self.take(Input::ClientGone, now);
+            }
+            // Seen in the credit itself, below.
+            StreamMsg::WindowOpen => {}
+            StreamMsg::TimeOut => {
+                self.timer = None;
+                self.exchange.handle_timeout(now);
+            }
+        }
+    }
+
     fn take(&mut self, input: Input, now: MonoTime) {
         let mut reader = self.core.reader.borrow_mut();
         self.exchange.handle_input(input, now, &mut reader);
@@ -218,7 +230,10 @@ impl StreamState {
     async fn carry_out(&mut self, myself: &ActorRef<StreamMsg>, now: MonoTime) {
         loop {
             while let Some(output) = self.exchange.poll_output() {
-                self.carry_out_one(myself, output, now).await;
+                if let Some(open) = self.carry_out_one(output, now) {
+                    // Boxed since it is rare and large: the future of every message would carry it.
+                    Box::pin(self.open(myself, open, now)).await;
+                }
                 if !self.is_window_full && self.port.credit().is_full() {
                     self.is_window_full = true;
                     self.ledger.window_full();
@@ -240,15 +255,15 @@ impl StreamState {
         }
     }
 
-    async fn carry_out_one(&mut self, myself: &ActorRef<StreamMsg>, output: Output, now: MonoTime) {
+    /// Carries out one output, unless it opens an attempt: that takes time.
+    fn carry_out_one(&mut self, output: Output, now: MonoTime) -> Option<Box<Open>> {
         if let Some(observer) = &self.core.shared.observer {
             observer.output(&output);
         }
         match output {
             Output::Open { attempt, target, kind, body, fresh } => {
                 self.ledger.opened(target, kind, now, clock::unix_now());
-                // Boxed since it is rare and large: the future of every message would carry it.
-                Box::pin(self.open(myself, attempt, target, body, fresh, now)).await;
+                return Some(Box::new(Open { attempt, target, body, fresh }));
             }
             Output::Close { attempt, drain } => self.close(attempt, drain),
             Output::Head(head) => {
@@ -274,17 +289,11 @@ impl StreamState {
                 }
             }
         }
+        None
     }
 
-    async fn open(
-        &mut self,
-        myself: &ActorRef<StreamMsg>,
-        attempt: AttemptId,
-        target: usize,
-        body: SmallVec<[bytes::Bytes; 4]>,
-        fresh: bool,
-        now: MonoTime,
-    ) {
+    async fn open(&mut self, myself: &ActorRef<StreamMsg>, open: Box<Open>, now: MonoTime) {
+        let Open { attempt, target, body, fresh } = *open;
         let target = &self.core.shared.config.routes[self.route].targets[target];
         let guard = SendWrapper::new(Guard::new(self.core.timers.clone()));
         let args = UpstreamArgs {
