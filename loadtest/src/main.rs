@@ -1,8 +1,12 @@
 //! Load and fault harness for streaming proxies: a scripted upstream, a load client that checks every answer, and
 //! scenarios made of both.
 
+mod machine;
+mod mock;
 mod run;
+mod text;
 mod upstream;
+mod workload;
 
 use std::process::ExitCode;
 
