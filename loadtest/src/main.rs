@@ -4,6 +4,7 @@
 mod machine;
 mod mock;
 mod run;
+mod scenario;
 mod text;
 mod upstream;
 mod workload;
