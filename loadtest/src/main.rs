@@ -27,7 +27,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Upstream(upstream::Arguments),
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
 }
 
 fn main() -> ExitCode {

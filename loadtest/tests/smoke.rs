@@ -1,4 +1,5 @@
 //! The harness against its own upstream, as users run it: a second of load each, and every fault seen.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
