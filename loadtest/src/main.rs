@@ -1,16 +1,22 @@
-//! Load and fault harness for streaming proxies; it takes Baton's scripted upstream from `baton::demo`.
+//! Load and fault harness for streaming proxies: a scripted upstream, a load client that checks every answer, and
+//! scenarios made of both.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+mod machine;
+mod mock;
+mod run;
+mod scenario;
+mod text;
+mod upstream;
+mod workload;
+
 use std::process::ExitCode;
-use std::time::Duration;
 
-use baton::demo::{EXAMPLES, ScriptedUpstream, StopSignal, UpstreamOptions, WORDS_MAX, pleasant_text};
 use clap::{Parser, Subcommand};
 
+/// What a command comes to: an error is printed, whatever its type.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
 /// Load and fault harness for streaming proxies.
-///
-/// The load generator is not there yet: so far this runs the upstream that it will use.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -20,47 +26,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a scripted upstream on 127.0.0.1 until Ctrl-C or SIGTERM.
-    ///
-    /// It speaks OpenAI's chat completions; what it does wrong is told by the model's name, which GET /v1/models
-    /// lists examples of.
-    Upstream(Upstream),
-}
-
-#[derive(clap::Args)]
-struct Upstream {
-    /// Where to listen on 127.0.0.1; 0: any free port.
-    #[arg(long, default_value_t = 0)]
-    port: u16,
-    /// Milliseconds before each word; 0: as fast as can be.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
-    gap_ms: u64,
-    /// Words of an answer.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=WORDS_MAX as u64))]
-    words: u64,
+    Upstream(upstream::Arguments),
+    Run(Box<run::Arguments>),
 }
 
 fn main() -> ExitCode {
-    let Command::Upstream(upstream) = Arguments::parse().command;
-    match run(&upstream) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(upstream: &Upstream) -> io::Result<()> {
-    let signal = StopSignal::catch()?;
-    let words = usize::try_from(upstream.words).map_err(io::Error::other)?;
-    let running = ScriptedUpstream::start(UpstreamOptions {
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, upstream.port)),
-        text: pleasant_text("loadtest", words),
-        gap: Duration::from_millis(upstream.gap_ms),
-        ..UpstreamOptions::new("")
-    })?;
-    println!("scripted upstream on http://{}/v1; models: {}", running.address(), EXAMPLES.join(", "));
-    signal.wait();
-    Ok(())
+    let done = match Arguments::parse().command {
+        Command::Upstream(arguments) => upstream::command(&arguments),
+        Command::Run(arguments) => run::command(&arguments),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("loadtest: {error}");
+        ExitCode::FAILURE
+    })
 }
