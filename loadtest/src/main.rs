@@ -1,5 +1,7 @@
 //! Load and fault harness for streaming proxies; it takes Baton's scripted upstream from `baton::demo`.
 
+mod relay;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -25,6 +27,8 @@ enum Command {
     /// It speaks OpenAI's chat completions; what it does wrong is told by the model's name, which GET /v1/models
     /// lists examples of.
     Upstream(Upstream),
+    /// Copy bytes between two sockets on a bare monoio ring: the floor under a proxy on this runtime.
+    Relay(relay::Relay),
 }
 
 #[derive(clap::Args)]
@@ -41,8 +45,11 @@ struct Upstream {
 }
 
 fn main() -> ExitCode {
-    let Command::Upstream(upstream) = Arguments::parse().command;
-    match run(&upstream) {
+    let done = match Arguments::parse().command {
+        Command::Upstream(upstream) => run(&upstream),
+        Command::Relay(relay) => relay::run(&relay),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("loadtest: {error}");
