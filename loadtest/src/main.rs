@@ -1,5 +1,7 @@
 //! Load and fault harness for streaming proxies; it takes Baton's scripted upstream from `baton::demo`.
 
+mod compare;
+mod peers;
 mod relay;
 
 use std::io;
@@ -29,6 +31,14 @@ enum Command {
     Upstream(Upstream),
     /// Copy bytes between two sockets on a bare monoio ring: the floor under a proxy on this runtime.
     Relay(relay::Relay),
+    /// Put the same load through several proxies in turn and set their figures side by side.
+    Compare(compare::Compare),
+    /// What an empty actor pair takes; `compare` runs it.
+    #[command(hide = true)]
+    ActorPairs(compare::ActorPairs),
+    /// Become another program on one core; `compare` starts the proxies with it.
+    #[command(hide = true)]
+    Pinned(peers::Pinned),
 }
 
 #[derive(clap::Args)]
@@ -48,6 +58,13 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Upstream(upstream) => run(&upstream),
         Command::Relay(relay) => relay::run(&relay),
+        Command::Compare(compare) => match compare::run(&compare) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error),
+        },
+        Command::ActorPairs(pairs) => compare::run_actor_pairs(&pairs),
+        Command::Pinned(pinned) => peers::run_pinned(&pinned),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,242 @@
+//! `loadtest compare`: the same load through several proxies in turn, and what each of them took for it.
+//!
+//! Every measurement has a fresh process of the proxy on a core of its own; the upstream and the client share another
+//! one. The proxies take turns within each repetition, so that whatever else the machine does falls on all of them
+//! alike: ratios of one run mean something, figures of different runs little.
+
+mod actors;
+mod binary;
+mod chart;
+mod figures;
+mod json;
+mod machine;
+mod measure;
+mod results;
+mod table;
+mod workload;
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use baton::demo::StopSignal;
+use tempfile::TempDir;
+
+use crate::peers::{self, Installed, Process, Proxy, Setting};
+
+pub use actors::{ActorPairs, run as run_actor_pairs};
+use machine::Machine;
+use results::Results;
+use workload::{Times, Workload};
+
+/// What a shell reports for a program ended by Ctrl-C.
+const INTERRUPTED: i32 = 130;
+
+#[derive(clap::Args)]
+pub struct Compare {
+    /// Short windows: under 4 minutes for everything.
+    #[arg(long)]
+    quick: bool,
+    /// Only these proxies, e.g. nginx,relay,baton [default: all that are installed].
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    only: Vec<Proxy>,
+    /// Only these workloads.
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_values = ["a", "b", "c"])]
+    workloads: Vec<Workload>,
+    /// Repetitions; what is reported is their median [default: 5, or 3 with --quick].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=99))]
+    reps: Option<u16>,
+    /// Seconds of each measurement, after the warm-up [default: 10, or 3 with --quick].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: Option<u64>,
+    /// Write every reading to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw bars of CPU time and memory into this SVG file.
+    #[arg(long, value_name = "FILE.svg")]
+    chart: Option<PathBuf>,
+    /// Measure this binary of Baton [default: the one beside this program, brought up to date with cargo].
+    #[arg(long, value_name = "FILE")]
+    baton: Option<PathBuf>,
+    /// The proxies' core [default: the last one that this process may use].
+    #[arg(long, value_name = "N")]
+    proxy_core: Option<usize>,
+    /// The core of the upstream and the client [default: the first one].
+    #[arg(long, value_name = "N")]
+    load_core: Option<usize>,
+}
+
+impl Compare {
+    fn times(&self) -> Times {
+        let (warm_up, window) = if self.quick { (1, 3) } else { (2, 10) };
+        Times {
+            warm_up: Duration::from_secs(warm_up),
+            window: Duration::from_secs(self.seconds.unwrap_or(window)),
+        }
+    }
+
+    fn repetitions(&self) -> u16 {
+        self.reps.unwrap_or(if self.quick { 3 } else { 5 })
+    }
+}
+
+/// Measures, prints the tables and writes the files asked for. False: there were errors in what was measured.
+///
+/// # Errors
+/// A proxy that was asked for by name is not installed, something does not start, or a file cannot be written.
+pub fn run(compare: &Compare) -> io::Result<bool> {
+    let machine = Machine::here();
+    let installed = installed(compare)?;
+    peers::raise_descriptor_limit()?;
+    let (load_core, proxy_core) = pick_cores(compare)?;
+    let directory = tempfile::Builder::new().prefix("baton-compare-").tempdir()?;
+    end_on_signal(directory.path())?;
+    let pair_bytes =
+        if compare.workloads.contains(&Workload::C) { Some(actors::pair_bytes()?) } else { None };
+    peers::pin(load_core)?;
+    let bench = Bench { compare, installed: &installed, directory: &directory, load_core, proxy_core };
+    let results = bench.run()?;
+    let head = table::head(&machine, &installed, usize::from(compare.repetitions()));
+    print!("\n{head}{}{}", table::tables(&results), table::verdicts(&results, pair_bytes));
+    if let Some(file) = &compare.json {
+        let document = json::document(&machine, &installed, &results, pair_bytes);
+        fs::write(file, format!("{document:#}\n")).map_err(|error| at(file, &error))?;
+    }
+    if let Some(file) = &compare.chart {
+        let subtitle = format!("{}, Linux {}, {}", machine.date, machine.kernel, machine.cpu);
+        fs::write(file, chart::svg(&results, &subtitle)).map_err(|error| at(file, &error))?;
+    }
+    Ok(results.errors_of_all() == 0)
+}
+
+fn at(file: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", file.display()))
+}
+
+/// The proxies to be compared. One that is missing is an error only if it was asked for by name.
+fn installed(compare: &Compare) -> io::Result<Vec<Installed>> {
+    let all = compare.only.is_empty();
+    let wanted = |proxy: &Proxy| all || compare.only.contains(proxy);
+    let baton = match wanted(&Proxy::Baton) {
+        true => binary::baton(compare.baton.as_deref())?,
+        false => PathBuf::new(),
+    };
+    let mut found = Vec::new();
+    for proxy in Proxy::ALL.into_iter().filter(wanted) {
+        match peers::find(proxy, &baton)? {
+            Some(installed) => found.push(installed),
+            None => {
+                let missing = format!("{} is not installed: {}", proxy.name(), proxy.repair());
+                if !all {
+                    return Err(io::Error::new(io::ErrorKind::NotFound, missing));
+                }
+                eprintln!("{missing}");
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The core of the load and that of the proxies.
+fn pick_cores(compare: &Compare) -> io::Result<(usize, usize)> {
+    let cores = peers::cores()?;
+    let (Some(first), Some(last)) = (cores.first(), cores.last()) else {
+        return Err(io::Error::other("this process may use no core"));
+    };
+    let (load, proxy) = (compare.load_core.unwrap_or(*first), compare.proxy_core.unwrap_or(*last));
+    if load == proxy {
+        return Err(io::Error::other(format!(
+            "the proxy needs a core to itself, but core {load} is all there is; run on a machine with two, or pass \
+             --load-core and --proxy-core"
+        )));
+    }
+    Ok((load, proxy))
+}
+
+/// On Ctrl-C or SIGTERM: removes the directory and exits. The kernel then kills the children ([`peers::Process`]).
+fn end_on_signal(directory: &Path) -> io::Result<()> {
+    let signal = StopSignal::catch()?;
+    let directory = directory.to_owned();
+    let wait = move || {
+        signal.wait();
+        // What is left then is a few kilobytes in the directory for temporary files.
+        let _ = fs::remove_dir_all(&directory);
+        std::process::exit(INTERRUPTED);
+    };
+    std::thread::Builder::new().name("compare-signals".to_owned()).spawn(wait)?;
+    Ok(())
+}
+
+/// One run of the comparison.
+struct Bench<'a> {
+    compare: &'a Compare,
+    installed: &'a [Installed],
+    directory: &'a TempDir,
+    load_core: usize,
+    proxy_core: usize,
+}
+
+impl Bench<'_> {
+    fn run(&self) -> io::Result<Results> {
+        let mut results = Results::default();
+        let (repetitions, times) = (usize::from(self.compare.repetitions()), self.compare.times());
+        for repetition in 0..repetitions {
+            for workload in Workload::ALL.into_iter().filter(|it| self.compare.workloads.contains(it)) {
+                // Each time another one begins, so that none is always behind the same one.
+                let turns = self.installed.iter().cycle().skip(repetition).take(self.installed.len());
+                for installed in turns {
+                    let figures = self.measure(installed, workload, times)?;
+                    eprintln!(
+                        "{}/{repetitions} {} {:<8} {}",
+                        repetition + 1,
+                        workload.name(),
+                        installed.proxy.name(),
+                        progress(&figures, workload),
+                    );
+                    results.add(workload, installed.proxy, figures);
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    fn measure(
+        &self,
+        installed: &Installed,
+        workload: Workload,
+        times: Times,
+    ) -> io::Result<figures::Figures> {
+        let directory = tempfile::tempdir_in(self.directory.path())?;
+        let (_upstream, upstream) = self.upstream(directory.path())?;
+        let setting =
+            Setting { upstream, core: self.proxy_core, directory: directory.path(), model: measure::MODEL };
+        let running = installed.start(&setting)?;
+        measure::measure(workload, times, &running)
+    }
+
+    /// An upstream of its own for each measurement: nothing is left over from the one before.
+    fn upstream(&self, directory: &Path) -> io::Result<(Process, SocketAddr)> {
+        let address = peers::free_address()?;
+        let arguments =
+            ["upstream", "--gap-ms", "20", "--words", "16000", "--port", &address.port().to_string()]
+                .map(str::to_owned);
+        let log = directory.join("upstream.log");
+        let mut process = Process::start(&std::env::current_exe()?, &arguments, self.load_core, &log)?;
+        process.wait_for(address, &log)?;
+        Ok((process, address))
+    }
+}
+
+/// One line on what was just measured.
+fn progress(figures: &figures::Figures, workload: Workload) -> String {
+    let shown = workload.kinds().iter().filter_map(|kind| {
+        Some(format!("{} {:.2}", table::heading(*kind, workload, false), kind.of(figures)?))
+    });
+    let mut line = shown.collect::<Vec<_>>().join("  ");
+    if figures.errors > 0 {
+        line.push_str(&format!("  ERRORS {}", figures.errors));
+    }
+    line
+}
