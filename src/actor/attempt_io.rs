@@ -16,7 +16,7 @@ use ractor::ActorRef;
 
 use super::call::request_head;
 use super::context::Context;
-use super::credit::Credit;
+use super::client::CreditRef;
 use super::guard::{Guard, Mode};
 use super::stream::StreamMsg;
 use super::turn;
@@ -35,7 +35,7 @@ pub async fn run(args: UpstreamArgs) {
     let reporter = Reporter {
         attempt: args.attempt,
         stream: args.stream.clone(),
-        credit: Rc::clone(&args.credit),
+        credit: args.credit.clone(),
         guard: Rc::clone(&args.guard),
     };
     let core = Rc::clone(&args.core);
@@ -189,7 +189,7 @@ async fn converse(
 struct Reporter {
     attempt: AttemptId,
     stream: ActorRef<StreamMsg>,
-    credit: Rc<Credit>,
+    credit: CreditRef,
     guard: Rc<Guard>,
 }
 

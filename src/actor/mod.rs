@@ -15,6 +15,7 @@ pub mod health;
 pub mod modes;
 pub mod node;
 pub mod observer;
+pub mod reply;
 pub mod status;
 pub mod stream;
 pub mod upstream;

@@ -223,6 +223,7 @@ impl StreamState {
                     self.take(Input::WindowFull, now);
                 }
             }
+            self.port.flush();
             // Not only the writer opens the window: what a read brought may also be dropped, or held.
             if !self.is_window_full || self.port.credit().is_full() {
                 break;
@@ -293,7 +294,7 @@ impl StreamState {
             fresh,
             call: Arc::clone(&self.call),
             stream: myself.clone(),
-            credit: SendWrapper::new(Rc::clone(self.port.credit())),
+            credit: self.port.share_credit(),
             guard: guard.clone(),
             core: self.core.clone(),
         };

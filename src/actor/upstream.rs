@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::call::Call;
 use super::context::ContextRef;
-use super::credit::Credit;
+use super::client::CreditRef;
 use super::guard::{Guard, Hold};
 use super::stream::StreamMsg;
 use super::{attempt_io, turn};
@@ -31,7 +31,7 @@ pub struct UpstreamArgs {
     pub fresh: bool,
     pub call: Arc<Call>,
     pub stream: ActorRef<StreamMsg>,
-    pub credit: SendWrapper<Rc<Credit>>,
+    pub credit: CreditRef,
     pub guard: SendWrapper<Rc<Guard>>,
     pub core: ContextRef,
 }

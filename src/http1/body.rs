@@ -5,7 +5,7 @@
 //! * Where the input was cut changes neither the data nor the fault: `tests/prop_http1.rs`.
 //! * Trailers and chunk extensions are read, bounded and dropped, never merged into anything.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 
 use super::{BodyError, Framing, is_token_byte};
 
@@ -237,14 +237,35 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// The line before a chunk of `len` bytes: `1f\r\n`. Not for 0, which would end the body: [`LAST_CHUNK`].
 pub fn chunk_head(len: usize) -> Bytes {
     debug_assert!(len > 0, "a chunk of 0 bytes ends the body");
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let count = (usize::BITS - len.leading_zeros()).div_ceil(4).max(1);
-    let mut out = BytesMut::with_capacity(count as usize + CHUNK_END.len());
-    for place in (0..count).rev() {
-        out.put_u8(DIGITS[len >> (4 * place) & 15]);
+    match CHUNK_HEADS.get(len) {
+        Some(head) => Bytes::from_static(&head[..digits(len) + CHUNK_END.len()]),
+        None => Bytes::from(format!("{len:x}\r\n")),
     }
-    out.put_slice(CHUNK_END);
-    out.freeze()
+}
+
+/// Heads of chunks as one or a few tokens make them: nothing is allocated for those.
+static CHUNK_HEADS: [[u8; 5]; 4096] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut heads = [*b"0\r\n\0\0"; 4096];
+    let mut len = 1;
+    while len < heads.len() {
+        let count = digits(len);
+        let mut place = 0;
+        while place < count {
+            heads[len][place] = DIGITS[len >> (4 * (count - 1 - place)) & 15];
+            place += 1;
+        }
+        heads[len][count] = CHUNK_END[0];
+        heads[len][count + 1] = CHUNK_END[1];
+        len += 1;
+    }
+    heads
+};
+
+/// Hexadecimal digits of `len`.
+const fn digits(len: usize) -> usize {
+    let bits = usize::BITS - len.leading_zeros();
+    bits.div_ceil(4) as usize
 }
 
 #[cfg(test)]

@@ -1,8 +1,5 @@
 //! Slices to be written in one call: the bytes and the iovecs that point at them, owned together.
 //!
-//! The kernel reads the list while a write is under way. So a [`Gather`] is given to the write by value and comes back
-//! with its result; even if the write's future were dropped, the driver would keep the bytes until the kernel is done.
-//!
 //! # Invariants
 //! * The iovecs from `first` on cover exactly the bytes not yet written, in order.
 //! * Every byte an iovec covers belongs to a slice of `slices`. A merged iovec covers several slices, which happen to
@@ -13,7 +10,6 @@ use std::io::IoSlice;
 
 use bytes::Bytes;
 use libc::iovec;
-use monoio::buf::IoVecBuf;
 use smallvec::SmallVec;
 
 /// Most iovecs of one call: UIO_MAXIOV of Linux, writev(2); more is EINVAL.
@@ -112,6 +108,12 @@ impl Gather {
         }
     }
 
+    /// What one call takes of it. The list is good until this is changed or dropped.
+    pub(super) fn iovecs(&self) -> &[iovec] {
+        let rest = self.iovecs.get(self.first..).unwrap_or_default();
+        rest.get(..IOVECS_MAX).unwrap_or(rest)
+    }
+
     /// The first slices, for a writer that copies or encrypts them: as many as hold `bytes_max` bytes, at most 64.
     pub(super) fn peek(&self, bytes_max: usize) -> SmallVec<[IoSlice<'_>; 16]> {
         const SLICES_MAX: usize = 64;
@@ -129,19 +131,6 @@ impl Gather {
             }
         }
         peeked
-    }
-}
-
-#[expect(unsafe_code, reason = "the iovecs are raw pointers; the bytes they point at are owned beside them")]
-// SAFETY: the list does not move while the driver owns this value (it is the heap part of a Vec that nobody touches),
-// and each iovec covers bytes of `slices`, whose heap memory `Bytes` neither moves nor changes while it is alive.
-unsafe impl IoVecBuf for Gather {
-    fn read_iovec_ptr(&self) -> *const iovec {
-        self.iovecs.get(self.first..).unwrap_or_default().as_ptr()
-    }
-
-    fn read_iovec_len(&self) -> usize {
-        (self.iovecs.len() - self.first).min(IOVECS_MAX)
     }
 }
 

@@ -22,11 +22,10 @@ impl Pool {
 
     /// Takes in a connection whose last response has been read to its end. Closes it instead if it has unread bytes or
     /// has ended; closes the oldest one when the pool is full.
-    pub fn put(&mut self, mut connection: Connection, now: MonoTime) {
+    pub fn put(&mut self, connection: Connection, now: MonoTime) {
         if self.size == 0 || !connection.is_quiet() {
             return;
         }
-        connection.trim();
         while self.idle.len() >= self.size {
             self.idle.pop_front();
         }

@@ -11,7 +11,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use socket2::SockRef;
+
+use super::gather::Gather;
 
 /// Ends what is under way on a connection or a listener, from outside of the task that waits for it.
 ///
@@ -78,16 +81,54 @@ pub(super) fn receive_now(stream: &impl AsRawFd, buffer: &mut [u8]) -> io::Resul
     #[expect(unsafe_code, reason = "socket2 receives into MaybeUninit only")]
     // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and recv(2) writes nothing but initialised bytes into it.
     let uninit = unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) };
+    receive(stream, uninit)
+}
+
+/// As [`receive_now`], into the room that `buffer` has behind what is in it.
+pub(super) fn receive_behind(stream: &impl AsRawFd, buffer: &mut BytesMut) -> io::Result<usize> {
+    let received = receive(stream, buffer.spare_capacity_mut())?;
+    #[expect(unsafe_code, reason = "BytesMut cannot know what the kernel has written")]
+    // SAFETY: recv(2) has initialised that many bytes of the spare capacity, from its start.
+    unsafe {
+        buffer.set_len(buffer.len() + received);
+    }
+    Ok(received)
+}
+
+fn receive(stream: &impl AsRawFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
     let fd = borrow(stream.as_raw_fd(), stream);
-    retry(|| SockRef::from(&fd).recv_with_flags(uninit, libc::MSG_DONTWAIT))
+    retry(|| SockRef::from(&fd).recv_with_flags(buffer, libc::MSG_DONTWAIT))
 }
 
 /// Gives the kernel what it takes of `slices` without waiting. WouldBlock: it takes nothing now.
 pub(super) fn send_now(stream: &impl AsRawFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let fd = borrow(stream.as_raw_fd(), stream);
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    retry(|| SockRef::from(&fd).send_vectored_with_flags(slices, flags))
+    retry(|| SockRef::from(&fd).send_vectored_with_flags(slices, SEND_FLAGS))
 }
+
+/// As [`send_now`], of what `gather` holds.
+pub(super) fn send_gathered(stream: &impl AsRawFd, gather: &Gather) -> io::Result<usize> {
+    let iovecs = gather.iovecs();
+    retry(|| {
+        #[expect(unsafe_code, reason = "iovecs may cover several slices, which references may not")]
+        // SAFETY: zero is a valid value of every field; sendmsg(2) only reads through `message`, and the bytes that
+        // the iovecs cover are owned by `gather`, which is borrowed here.
+        let sent = unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = iovecs.as_ptr().cast_mut();
+            message.msg_iovlen = iovecs.len();
+            libc::sendmsg(stream.as_raw_fd(), &raw const message, SEND_FLAGS)
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    })
+}
+
+/// FIN. The peer may go on sending.
+pub(super) fn end_writing(stream: &impl AsRawFd) -> io::Result<()> {
+    SockRef::from(&borrow(stream.as_raw_fd(), stream)).shutdown(net::Shutdown::Write)
+}
+
+const SEND_FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 
@@ -230,12 +230,14 @@ pub(super) struct TlsRead {
 /// The half that writes plaintext.
 pub(super) struct TlsWrite {
     channel: Channel,
+    /// What is being written is with the task.
+    is_handed_over: bool,
     shutdown: Shutdown,
 }
 
 pub(super) fn halves(channel: &Channel, shutdown: &Shutdown) -> (TlsRead, TlsWrite) {
     let read = TlsRead { channel: channel.clone(), shutdown: shutdown.clone() };
-    (read, TlsWrite { channel: channel.clone(), shutdown: shutdown.clone() })
+    (read, TlsWrite { channel: channel.clone(), is_handed_over: false, shutdown: shutdown.clone() })
 }
 
 impl TlsRead {
@@ -255,16 +257,22 @@ impl TlsRead {
 }
 
 impl TlsWrite {
-    pub async fn write(&mut self, gather: &mut Gather) -> io::Result<()> {
-        if gather.is_empty() {
-            return Ok(());
+    pub fn poll_write(&mut self, gather: &mut Gather, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.channel.borrow_mut();
+        if !self.is_handed_over {
+            if gather.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(state.poll_hand_over(gather, cx))?;
+            self.is_handed_over = true;
         }
-        poll_fn(|cx| self.channel.borrow_mut().poll_hand_over(gather, cx)).await?;
-        poll_fn(|cx| self.channel.borrow_mut().poll_written(gather, cx)).await
+        let written = ready!(state.poll_written(gather, cx));
+        self.is_handed_over = false;
+        Poll::Ready(written)
     }
 
-    pub async fn finish(&mut self) -> io::Result<()> {
-        poll_fn(|cx| self.channel.borrow_mut().poll_finished(cx)).await
+    pub fn poll_finish(&mut self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.channel.borrow_mut().poll_finished(cx)
     }
 }
 

@@ -1,6 +1,6 @@
 //! One client connection: requests in, responses out, in order, for as long as both sides want.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::net;
 use std::pin::pin;
@@ -15,16 +15,16 @@ use super::account::{Asking, count_limit};
 use super::auth;
 use super::inbox::Inbox;
 use super::registry::{Registered, Registry};
-use super::reply::{Progress, Reply};
 use super::request::{self, Arrival, BodyWait, HeadWait, NoBody};
 use super::respond::{self, Response};
 use super::routing::{self, Action};
 use crate::actor::budget::Lease;
 use crate::actor::call::Call;
-use crate::actor::client::{ClientQueue, channel};
+use crate::actor::client::{ClientQueue, Writer, channel};
 use crate::actor::context::Context;
 use crate::actor::core::CoreMsg;
 use crate::actor::credit::Credit;
+use crate::actor::reply::{DIED, Progress, Reply};
 use crate::actor::stream::Serve;
 use crate::actor::turn;
 use crate::config::{ClientKey, Config};
@@ -32,7 +32,7 @@ use crate::error::{Code, ProxyError};
 use crate::exchange::{Request, Shape};
 use crate::http1::{Framing, HeadLimits, Method, RequestHead, Version};
 use crate::net::task::within;
-use crate::net::{Connection, Gather, WriteHalf, clock, task};
+use crate::net::{Connection, clock, task};
 use crate::protocol::request::peek;
 use crate::telemetry::Limit;
 
@@ -61,8 +61,7 @@ enum Next {
 struct Client {
     core: Rc<Core>,
     inbox: Rc<Inbox>,
-    write: WriteHalf,
-    out: Gather,
+    writer: Rc<RefCell<Writer>>,
     unread: BytesMut,
     registered: Registered,
     shutdown: crate::net::Shutdown,
@@ -78,7 +77,7 @@ pub async fn serve(connection: Connection, core: Rc<Core>) {
     task::spawn(filled.fill(read), move |_| broken.broke());
     let registered = core.registry.register(shutdown.clone(), write.progress());
     let mut client =
-        Client { core, inbox, write, out: Gather::new(), unread: BytesMut::new(), registered, shutdown };
+        Client { core, inbox, writer: Writer::new(write), unread: BytesMut::new(), registered, shutdown };
     closing.how = client.serve().await;
 }
 
@@ -168,7 +167,7 @@ impl Client {
         };
         asking.keyed(key);
         if head.expect_continue && has_body(&head) && self.unread.is_empty() {
-            self.out.push(Bytes::from_static(respond::CONTINUE));
+            self.writer.borrow_mut().out.push(Bytes::from_static(respond::CONTINUE));
             if self.flush().await.is_err() {
                 return Next::Close;
             }
@@ -245,15 +244,15 @@ impl Client {
         let call = Arc::new(call);
         let context = Rc::clone(&self.core.context);
         let window = context.shared.config.limits.window;
-        let credit = Rc::new(Credit::new(window, context.shared.budget.lease(context.core)));
-        let (port, queue) = channel(credit);
-        let queue = Rc::new(queue);
-        self.inbox.begin_exchange(&queue);
-        let is_chat_stream = request.shape == Shape::ChatStream;
+        let credit = Credit::new(window, context.shared.budget.lease(context.core));
         let plan = context.plan(route, limit);
+        let is_chat_stream = request.shape == Shape::ChatStream;
+        let reply = Reply::new(version, Arc::clone(&call), keep_alive, Arc::clone(&plan), is_chat_stream);
+        let (port, queue) = channel(credit, reply, Rc::clone(&self.writer));
+        self.inbox.begin_exchange(&queue);
         let serve = Serve {
             route,
-            plan: Arc::clone(&plan),
+            plan,
             request,
             call: Arc::clone(&call),
             port,
@@ -267,8 +266,7 @@ impl Client {
         if turn::cast(&self.core.actor, CoreMsg::Serve(Box::new(serve))).is_err() {
             tracing::error!(request_id = &*call.request_id, "the Core takes no requests any more");
         }
-        let mut reply = Reply::new(version, &call.request_id, keep_alive, &plan, is_chat_stream);
-        let next = self.relay(&queue, &mut reply).await;
+        let next = self.relay(&queue, version, &call).await;
         self.inbox.end_exchange();
         queue.client_gone_unless_ended();
         next
@@ -300,32 +298,34 @@ impl Client {
         Ok((route, Request { shape, body, peek }))
     }
 
-    /// Writes what the `Stream` sends until the response ends or the client is gone.
-    async fn relay(&mut self, queue: &ClientQueue, reply: &mut Reply<'_>) -> Next {
+    /// Sees that what the `Stream` sends is written, until the response ends or the client is gone.
+    async fn relay(&mut self, queue: &ClientQueue, version: Version, call: &Call) -> Next {
         loop {
-            let items = {
-                let mut taking = pin!(queue.take());
+            let is_client_gone = {
+                let mut next = pin!(queue.next());
                 let mut gone = pin!(self.inbox.client_gone());
                 std::future::poll_fn(|cx| {
-                    if let Poll::Ready(items) = taking.as_mut().poll(cx) {
-                        return Poll::Ready(Some(items));
+                    if next.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(false);
                     }
-                    gone.as_mut().poll(cx).map(|()| None)
+                    gone.as_mut().poll(cx).map(|()| true)
                 })
                 .await
             };
-            let Some(items) = items else { return Next::Close };
-            let (progress, bytes) = reply.encode(items, &mut self.out);
-            if self.flush().await.is_err() {
+            if is_client_gone || queue.is_broken() || self.flush().await.is_err() {
                 return Next::Close;
             }
-            queue.written(bytes);
-            match progress {
+            queue.written();
+            let (keep_alive, ends_with_connection) = queue.ends();
+            match queue.progress() {
                 Progress::More => {}
-                Progress::Done if reply.keep_alive => return Next::KeepAlive,
+                Progress::Done if keep_alive => return Next::KeepAlive,
                 Progress::Done => return Next::Linger,
-                Progress::Cut => {
-                    return if reply.ends_with_connection() { Next::Reset } else { Next::Linger };
+                Progress::Cut if ends_with_connection => return Next::Reset,
+                Progress::Cut => return Next::Linger,
+                Progress::Unanswered => {
+                    let response = Response::from(ProxyError::new(Code::Internal, DIED));
+                    return self.write(version, &call.request_id, response, keep_alive, true).await;
                 }
             }
         }
@@ -342,8 +342,7 @@ impl Client {
         let response = Response::from(error);
         response.log(&asking.request_id);
         asking.answered(&self.core.context.shared, response.status, response.body.len());
-        response.encode(version, &asking.request_id, false, with_body, &mut self.out);
-        if self.flush().await.is_err() { Next::Close } else { Next::Linger }
+        self.write(version, &asking.request_id, response, false, with_body).await
     }
 
     /// Writes a response of Baton's own. `is_read`: nothing of the request is unread.
@@ -358,7 +357,18 @@ impl Client {
         let keep_alive = head.keep_alive && is_read && !self.core.registry.is_draining();
         response.log(&asking.request_id);
         asking.answered(&self.core.context.shared, response.status, response.body.len());
-        response.encode(head.version, &asking.request_id, keep_alive, with_body, &mut self.out);
+        self.write(head.version, &asking.request_id, response, keep_alive, with_body).await
+    }
+
+    async fn write(
+        &mut self,
+        version: Version,
+        request_id: &str,
+        response: Response,
+        keep_alive: bool,
+        with_body: bool,
+    ) -> Next {
+        response.encode(version, request_id, keep_alive, with_body, &mut self.writer.borrow_mut().out);
         match self.flush().await {
             Ok(()) if keep_alive => Next::KeepAlive,
             Ok(()) => Next::Linger,
@@ -366,17 +376,17 @@ impl Client {
         }
     }
 
-    /// Writes all of `out`; a write that makes no progress is ended by the registry.
+    /// Writes all that was pushed; a write that makes no progress is ended by the registry.
     async fn flush(&mut self) -> std::io::Result<()> {
-        if self.out.is_empty() {
+        if self.writer.borrow().out.is_empty() {
             return Ok(());
         }
         let entry = &self.registered.entry;
         entry.write_begins(clock::now());
-        let written = self.write.write(&mut self.out).await;
+        let written = std::future::poll_fn(|cx| self.writer.borrow_mut().poll_flush(cx)).await;
         entry.write_ended();
         if written.is_err() {
-            self.out.clear();
+            self.writer.borrow_mut().out.clear();
         }
         written
     }
@@ -384,7 +394,7 @@ impl Client {
     /// Ends the connection so that the client can read all that was written.
     async fn linger(&mut self) {
         self.registered.entry.write_begins(clock::now());
-        let finished = self.write.finish().await;
+        let finished = std::future::poll_fn(|cx| self.writer.borrow_mut().half.poll_finish(cx)).await;
         self.registered.entry.write_ended();
         if finished.is_ok() {
             let _still_sending = within(LINGER, self.inbox.discard()).await;

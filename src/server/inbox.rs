@@ -37,7 +37,7 @@ pub struct Inbox {
     taker: RefCell<Option<Waker>>,
     reader: RefCell<Option<Waker>>,
     /// Who answers the request under way, to be told when the client goes.
-    exchange: RefCell<Option<Rc<ClientQueue>>>,
+    exchange: RefCell<Option<ClientQueue>>,
     half_close: HalfClose,
     shutdown: Shutdown,
 }
@@ -156,11 +156,11 @@ impl Inbox {
     }
 
     /// From now on, until [`Self::end_exchange`], `exchange` is told when the client goes.
-    pub fn begin_exchange(&self, exchange: &Rc<ClientQueue>) {
+    pub fn begin_exchange(&self, exchange: &ClientQueue) {
         if self.is_client_gone() {
             exchange.client_gone();
         }
-        self.exchange.replace(Some(Rc::clone(exchange)));
+        self.exchange.replace(Some(exchange.clone()));
     }
 
     pub fn end_exchange(&self) {

@@ -1,7 +1,7 @@
 //! The client's side: listeners, connections, requests, responses; and how the threads are started.
 //!
 //! `run` starts the control thread and the core threads. On each core `accept` takes connections, `connection`
-//! reads requests from its `inbox` and answers them itself (`respond`) or through a `Stream` (`reply`).
+//! reads requests from its `inbox` and answers them itself (`respond`) or through a `Stream`.
 
 mod accept;
 mod account;
@@ -11,7 +11,6 @@ mod connection;
 mod core_thread;
 mod inbox;
 mod registry;
-mod reply;
 mod request;
 mod respond;
 mod routing;

@@ -168,5 +168,8 @@ fn chunk_heads() {
     for (len, want) in cases {
         assert_eq!(chunk_head(len), want);
     }
+    for len in 1..5000 {
+        assert_eq!(chunk_head(len), format!("{len:x}\r\n"));
+    }
     assert_eq!(chunk_head(usize::MAX), format!("{:x}\r\n", usize::MAX));
 }

@@ -1,12 +1,12 @@
-//! Writing what a `Stream` sends to its client: one vectored write for all there is at a time.
+//! What a `Stream` sends to its client, as HTTP/1.1: one vectored write for all there is at a time.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::respond::Response;
-use crate::actor::client::ToClient;
-use crate::error::{Code, ProxyError, error_object};
+use super::call::Call;
+use super::client::ToClient;
+use crate::error::{Code, error_object};
 use crate::exchange::{ClientHead, Plan};
 use crate::http1::{CHUNK_END, LAST_CHUNK, Version, chunk_head, encode_response_head};
 use crate::net::Gather;
@@ -19,14 +19,19 @@ pub enum Progress {
     Done,
     /// It is not, and nothing more will come: the connection must be closed for the client to see that.
     Cut,
+    /// The `Stream` died before anything was written: there is still an answer to be given.
+    Unanswered,
 }
 
+/// What the client is told when a `Stream` dies.
+pub const DIED: &str = "Baton failed while answering this request; asking again may help.";
+
 /// Encodes one response.
-pub struct Reply<'a> {
+pub struct Reply {
     pub version: Version,
-    pub request_id: &'a str,
+    pub call: Arc<Call>,
     pub keep_alive: bool,
-    pub plan: &'a Plan,
+    pub plan: Arc<Plan>,
     /// Its frames are the client's own protocol: an error can be said in one.
     pub is_chat_stream: bool,
     framing: Framing,
@@ -42,15 +47,15 @@ enum Framing {
     UntilClose,
 }
 
-impl<'a> Reply<'a> {
+impl Reply {
     pub fn new(
         version: Version,
-        request_id: &'a str,
+        call: Arc<Call>,
         keep_alive: bool,
-        plan: &'a Plan,
+        plan: Arc<Plan>,
         is_chat_stream: bool,
     ) -> Self {
-        Self { version, request_id, keep_alive, plan, is_chat_stream, framing: Framing::None }
+        Self { version, call, keep_alive, plan, is_chat_stream, framing: Framing::None }
     }
 
     /// Whether the end of the connection would look like the end of the body.
@@ -59,7 +64,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Appends all items to `out`; the count is of body bytes.
-    pub fn encode(&mut self, items: VecDeque<ToClient>, out: &mut Gather) -> (Progress, usize) {
+    pub fn encode(&mut self, items: impl Iterator<Item = ToClient>, out: &mut Gather) -> (Progress, usize) {
         let (mut progress, mut bytes) = (Progress::More, 0);
         for item in items {
             match item {
@@ -96,7 +101,7 @@ impl<'a> Reply<'a> {
         let served_by = head.served_by.and_then(|target| self.plan.targets.get(target));
         let served_by = served_by.map(|target| ("x-baton-served-by", &*target.label));
         let connection = if self.keep_alive { "keep-alive" } else { "close" };
-        let own = [("connection", connection), ("x-request-id", self.request_id)];
+        let own = [("connection", connection), ("x-request-id", &*self.call.request_id)];
         let own = framing.into_iter().chain(own).chain(served_by);
         let theirs = head.upstream_request_id.as_ref();
         let theirs = theirs.map(|id| (&b"x-baton-upstream-request-id"[..], &id[..]));
@@ -127,18 +132,13 @@ impl<'a> Reply<'a> {
 
     /// The `Stream` died: the client is told as far as that is still possible.
     fn encode_orphaned(&mut self, out: &mut Gather) -> Progress {
-        const MESSAGE: &str = "Baton failed while answering this request; asking again may help.";
         match self.framing {
-            Framing::None => {
-                let error = ProxyError::new(Code::Internal, MESSAGE);
-                Response::from(error).encode(self.version, self.request_id, self.keep_alive, true, out);
-                Progress::Done
-            }
+            Framing::None => Progress::Unanswered,
             Framing::Length => Progress::Cut,
             Framing::Chunked | Framing::UntilClose if !self.is_chat_stream => Progress::Cut,
             Framing::Chunked | Framing::UntilClose => {
                 let row = Code::Internal.row();
-                let data = error_object(MESSAGE, row.kind, None, row.code);
+                let data = error_object(DIED, row.kind, None, row.code);
                 self.encode_body([Bytes::from(format!("event: error\ndata: {data}\n\n"))], out);
                 Progress::Cut
             }
