@@ -9,6 +9,7 @@
 
 use std::io;
 use std::net::{self, SocketAddr};
+use std::process::ExitCode;
 
 use baton::net::driver::{self, RING_ENTRIES, RingMode};
 use baton::net::listener::{Listener, bind, pause_after};
@@ -19,8 +20,9 @@ use monoio::net::TcpStream;
 /// One read at most, each way. A page or two of it are ever touched by events of some hundred bytes.
 const BUFFER_BYTES: usize = 8 * 1024;
 
+/// Copy bytes between two sockets on a bare monoio ring: the floor under a proxy on this runtime.
 #[derive(clap::Args)]
-pub struct Relay {
+pub struct Arguments {
     /// Where to listen; port 0: any free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
@@ -33,12 +35,13 @@ pub struct Relay {
 ///
 /// # Errors
 /// The address is taken, or this kernel has no io_uring with single issuer and deferred task running (Linux 6.1).
-pub fn run(relay: &Relay) -> io::Result<()> {
+pub fn command(relay: &Arguments) -> crate::Result<ExitCode> {
     driver::attempt(RingMode::SingleIssuerDeferred).map_err(io::Error::other)?;
     let listener = bind(relay.listen, false)?;
     println!("relay on {}, to {}", listener.local_addr()?, relay.upstream);
     let upstream = relay.upstream;
-    driver::block_on(RingMode::SingleIssuerDeferred, RING_ENTRIES, || serve(listener, upstream))?
+    driver::block_on(RingMode::SingleIssuerDeferred, RING_ENTRIES, || serve(listener, upstream))??;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(listener: net::TcpListener, upstream: SocketAddr) -> io::Result<()> {

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use ractor::ActorRef;
 
 use super::call::request_head;
-use super::context::Context;
 use super::client::CreditRef;
+use super::context::Context;
 use super::guard::{Guard, Mode};
 use super::stream::StreamMsg;
 use super::turn;

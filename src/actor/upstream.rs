@@ -9,8 +9,8 @@ use send_wrapper::SendWrapper;
 use smallvec::SmallVec;
 
 use super::call::Call;
-use super::context::ContextRef;
 use super::client::CreditRef;
+use super::context::ContextRef;
 use super::guard::{Guard, Hold};
 use super::stream::StreamMsg;
 use super::{attempt_io, turn};

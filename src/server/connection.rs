@@ -250,17 +250,7 @@ impl Client {
         let reply = Reply::new(version, Arc::clone(&call), keep_alive, Arc::clone(&plan), is_chat_stream);
         let (port, queue) = channel(credit, reply, Rc::clone(&self.writer));
         self.inbox.begin_exchange(&queue);
-        let serve = Serve {
-            route,
-            plan,
-            request,
-            call: Arc::clone(&call),
-            port,
-            key,
-            path,
-            began,
-            read,
-        };
+        let serve = Serve { route, plan, request, call: Arc::clone(&call), port, key, path, began, read };
         // The `Stream` accounts for the body from here on.
         drop(lease);
         if turn::cast(&self.core.actor, CoreMsg::Serve(Box::new(serve))).is_err() {

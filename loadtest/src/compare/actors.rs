@@ -4,15 +4,18 @@
 //! Measured in a process of its own, with the scheduler that a core of Baton has: a Tokio current-thread runtime
 //! without drivers.
 
-use std::fs;
 use std::io;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use super::memory;
+use super::table::kb;
 
 /// Enough for one page more or less to be nothing.
 const PAIRS: usize = 10_000;
 
+/// What a pair of empty actors takes; `compare` runs it.
 #[derive(clap::Args)]
 pub struct ActorPairs {
     #[arg(long, default_value_t = PAIRS)]
@@ -35,22 +38,22 @@ impl Actor for Empty {
 ///
 /// # Errors
 /// The runtime or an actor cannot be started.
-pub fn run(arguments: &ActorPairs) -> io::Result<()> {
+pub fn actor_pairs(arguments: &ActorPairs) -> crate::Result<ExitCode> {
     let tokio = tokio::runtime::Builder::new_current_thread().build()?;
-    let bytes = tokio.block_on(measure(arguments.pairs)).map_err(io::Error::other)?;
+    let bytes = tokio.block_on(measure(arguments.pairs))?;
     println!("{bytes}");
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn measure(pairs: usize) -> Result<u64, ActorProcessingErr> {
     // The first pair pays for what is there once.
     let mut alive = vec![pair().await?];
     alive.reserve_exact(pairs);
-    let before = resident_bytes()?;
+    let before = memory::of(std::process::id())?;
     for _ in 0..pairs {
         alive.push(pair().await?);
     }
-    let grown = resident_bytes()?.saturating_sub(before);
+    let grown = memory::of(std::process::id())?.saturating_sub(before);
     drop(alive);
     Ok(grown / pairs.max(1) as u64)
 }
@@ -61,21 +64,13 @@ async fn pair() -> Result<[ActorRef<()>; 2], ActorProcessingErr> {
     Ok([parent, child])
 }
 
-/// VmRSS of this process (proc_pid_status(5)).
-fn resident_bytes() -> io::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB"));
-    let kib: u64 = kib.and_then(|kib| kib.trim().parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
-    Ok(kib * 1024)
-}
-
-/// The bytes of a pair, measured in a child process.
+/// The KB of a pair, measured in a child process.
 ///
 /// # Errors
 /// The child cannot be started, or failed.
-pub fn pair_bytes() -> io::Result<u64> {
+pub fn pair_kb() -> io::Result<f64> {
     let output = Command::new(std::env::current_exe()?).arg("actor-pairs").output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let failed = || io::Error::other(format!("actor-pairs: {}", String::from_utf8_lossy(&output.stderr)));
-    said.trim().parse().map_err(|_| failed())
+    said.trim().parse().map(kb).map_err(|_| failed())
 }

@@ -4,18 +4,13 @@ use serde_json::{Map, Value, json};
 
 use crate::peers::Installed;
 
+use super::Asides;
 use super::figures::Kind;
 use super::machine::Machine;
 use super::results::Results;
-use super::table::kb;
 
 /// One object: the machine, the versions, and for each workload and proxy the medians, their range and all readings.
-pub fn document(
-    machine: &Machine,
-    installed: &[Installed],
-    results: &Results,
-    pair_bytes: Option<u64>,
-) -> Value {
+pub fn document(machine: &Machine, installed: &[Installed], results: &Results, asides: &Asides) -> Value {
     let versions: Map<String, Value> =
         installed.iter().map(|it| (it.proxy.name().to_owned(), json!(it.version))).collect();
     let workloads: Map<String, Value> = results
@@ -51,6 +46,6 @@ pub fn document(
     json!({
         "date": machine.date, "kernel": machine.kernel, "cpu": machine.cpu, "load_average": machine.load,
         "profile": machine.profile, "versions": versions, "workloads": workloads, "void": void,
-        "two_empty_actors_kb": pair_bytes.map(kb),
+        "two_empty_actors_kb": asides.pair_kb, "baton_tls_kb_per_stream": asides.baton_tls_kb,
     })
 }

@@ -17,7 +17,7 @@ use super::workload::{Times, Workload};
 use crate::peers::Running;
 
 pub const MODEL: &str = "healthy";
-const STREAMS: u32 = 1000;
+pub const STREAMS: u32 = 1000;
 const BODY: &str =
     "{\"model\":\"healthy\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}";
 
@@ -93,12 +93,7 @@ pub fn measure(workload: Workload, times: Times, running: &Running) -> io::Resul
 
 async fn stream(address: SocketAddr, counts: &Counts) -> io::Result<()> {
     let mut socket = TcpStream::connect_addr(address).await?;
-    let request = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: mock\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{BODY}",
-        BODY.len()
-    );
-    socket.write_all(request.into_bytes()).await.0?;
+    socket.write_all(request().into_bytes()).await.0?;
     let mut buffer = Vec::with_capacity(4096);
     loop {
         let read;
@@ -113,4 +108,12 @@ async fn stream(address: SocketAddr, counts: &Counts) -> io::Result<()> {
         counts.events.set(first + memchr::memmem::find_iter(&buffer, b"data: ").count() as u64);
         buffer.clear();
     }
+}
+
+pub fn request() -> String {
+    format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: mock\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{BODY}",
+        BODY.len()
+    )
 }

@@ -11,14 +11,17 @@ mod figures;
 mod json;
 mod machine;
 mod measure;
+mod memory;
 mod results;
 mod table;
+mod tls;
 mod workload;
 
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use baton::demo::StopSignal;
@@ -26,16 +29,18 @@ use tempfile::TempDir;
 
 use crate::peers::{self, Installed, Process, Proxy, Setting};
 
-pub use actors::{ActorPairs, run as run_actor_pairs};
+pub use actors::{ActorPairs, actor_pairs};
 use machine::Machine;
 use results::Results;
+use tls::{Certificate, Held};
 use workload::{Times, Workload};
 
 /// What a shell reports for a program ended by Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
+/// Put the same load through several proxies in turn and set their figures side by side.
 #[derive(clap::Args)]
-pub struct Compare {
+pub struct Arguments {
     /// Short windows: under 4 minutes for everything.
     #[arg(long)]
     quick: bool,
@@ -68,7 +73,7 @@ pub struct Compare {
     load_core: Option<usize>,
 }
 
-impl Compare {
+impl Arguments {
     fn times(&self) -> Times {
         let (warm_up, window) = if self.quick { (1, 3) } else { (2, 10) };
         Times {
@@ -82,33 +87,32 @@ impl Compare {
     }
 }
 
-/// Measures, prints the tables and writes the files asked for. False: there were errors in what was measured.
+/// Measures, prints the tables and writes the files asked for. Fails if there were errors in what was measured.
 ///
 /// # Errors
 /// A proxy that was asked for by name is not installed, something does not start, or a file cannot be written.
-pub fn run(compare: &Compare) -> io::Result<bool> {
+pub fn command(compare: &Arguments) -> crate::Result<ExitCode> {
     let machine = Machine::here();
     let installed = installed(compare)?;
     peers::raise_descriptor_limit()?;
     let (load_core, proxy_core) = pick_cores(compare)?;
     let directory = tempfile::Builder::new().prefix("baton-compare-").tempdir()?;
     end_on_signal(directory.path())?;
-    let pair_bytes =
-        if compare.workloads.contains(&Workload::C) { Some(actors::pair_bytes()?) } else { None };
     peers::pin(load_core)?;
     let bench = Bench { compare, installed: &installed, directory: &directory, load_core, proxy_core };
+    let asides = bench.asides()?;
     let results = bench.run()?;
     let head = table::head(&machine, &installed, usize::from(compare.repetitions()));
-    print!("\n{head}{}{}", table::tables(&results), table::verdicts(&results, pair_bytes));
+    print!("\n{head}{}{}", table::tables(&results), table::verdicts(&results, &asides));
     if let Some(file) = &compare.json {
-        let document = json::document(&machine, &installed, &results, pair_bytes);
+        let document = json::document(&machine, &installed, &results, &asides);
         fs::write(file, format!("{document:#}\n")).map_err(|error| at(file, &error))?;
     }
     if let Some(file) = &compare.chart {
         let subtitle = format!("{}, Linux {}, {}", machine.date, machine.kernel, machine.cpu);
         fs::write(file, chart::svg(&results, &subtitle)).map_err(|error| at(file, &error))?;
     }
-    Ok(results.errors_of_all() == 0)
+    Ok(if results.errors_of_all() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn at(file: &Path, error: &io::Error) -> io::Error {
@@ -116,7 +120,7 @@ fn at(file: &Path, error: &io::Error) -> io::Error {
 }
 
 /// The proxies to be compared. One that is missing is an error only if it was asked for by name.
-fn installed(compare: &Compare) -> io::Result<Vec<Installed>> {
+fn installed(compare: &Arguments) -> io::Result<Vec<Installed>> {
     let all = compare.only.is_empty();
     let wanted = |proxy: &Proxy| all || compare.only.contains(proxy);
     let baton = match wanted(&Proxy::Baton) {
@@ -140,7 +144,7 @@ fn installed(compare: &Compare) -> io::Result<Vec<Installed>> {
 }
 
 /// The core of the load and that of the proxies.
-fn pick_cores(compare: &Compare) -> io::Result<(usize, usize)> {
+fn pick_cores(compare: &Arguments) -> io::Result<(usize, usize)> {
     let cores = peers::cores()?;
     let (Some(first), Some(last)) = (cores.first(), cores.last()) else {
         return Err(io::Error::other("this process may use no core"));
@@ -169,9 +173,18 @@ fn end_on_signal(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Memory that is measured once a run, in KB.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asides {
+    /// Two empty actors.
+    pub pair_kb: Option<f64>,
+    /// A stream of Baton whose client comes by TLS.
+    pub baton_tls_kb: Option<f64>,
+}
+
 /// One run of the comparison.
 struct Bench<'a> {
-    compare: &'a Compare,
+    compare: &'a Arguments,
     installed: &'a [Installed],
     directory: &'a TempDir,
     load_core: usize,
@@ -179,6 +192,38 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Memory beside the tables, where workload c is measured at all.
+    fn asides(&self) -> io::Result<Asides> {
+        if !self.compare.workloads.contains(&Workload::C) {
+            return Ok(Asides::default());
+        }
+        let baton = self.installed.iter().find(|it| it.proxy == Proxy::Baton);
+        Ok(Asides {
+            pair_kb: Some(actors::pair_kb()?),
+            baton_tls_kb: baton.map(|baton| self.tls_kb(baton)).transpose()?,
+        })
+    }
+
+    fn tls_kb(&self, baton: &Installed) -> io::Result<f64> {
+        let directory = tempfile::tempdir_in(self.directory.path())?;
+        let (_upstream, upstream) = self.upstream(directory.path())?;
+        let certificate = Certificate::make(directory.path())?;
+        let setting = Setting {
+            upstream,
+            core: self.proxy_core,
+            directory: directory.path(),
+            model: measure::MODEL,
+            tls: &certificate.setting,
+        };
+        let running = baton.start(&setting)?;
+        let held = Held {
+            address: running.address,
+            id: running.id().unwrap_or_default(),
+            certificate: &certificate,
+        };
+        held.kb_per_stream(measure::STREAMS, &measure::request(), self.compare.times().warm_up)
+    }
+
     fn run(&self) -> io::Result<Results> {
         let mut results = Results::default();
         let (repetitions, times) = (usize::from(self.compare.repetitions()), self.compare.times());
@@ -210,8 +255,13 @@ impl Bench<'_> {
     ) -> io::Result<figures::Figures> {
         let directory = tempfile::tempdir_in(self.directory.path())?;
         let (_upstream, upstream) = self.upstream(directory.path())?;
-        let setting =
-            Setting { upstream, core: self.proxy_core, directory: directory.path(), model: measure::MODEL };
+        let setting = Setting {
+            upstream,
+            core: self.proxy_core,
+            directory: directory.path(),
+            model: measure::MODEL,
+            tls: "",
+        };
         let running = installed.start(&setting)?;
         measure::measure(workload, times, &running)
     }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::peers::{Installed, Proxy};
 
+use super::Asides;
 use super::figures::{Kind, Summary};
 use super::machine::Machine;
 use super::results::{ABOVE_ACTORS_KB_MAX, RELAY_OVER_NGINX_MAX, Results};
@@ -108,21 +109,23 @@ fn align(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// What follows from the figures. `pair_bytes`: two empty actors.
-pub fn verdicts(results: &Results, pair_bytes: Option<u64>) -> String {
+/// What follows from the figures.
+pub fn verdicts(results: &Results, asides: &Asides) -> String {
     let mut text =
         String::from("\n±: half of the range of the repetitions. KB: 1,024 bytes of resident memory.\n");
-    if let Some(bytes) = pair_bytes {
-        let pair = kb(bytes);
+    if let Some(pair) = asides.pair_kb {
         let _ = write!(text, "Two empty ractor actors: {pair:.1} KB.");
         if let Some(baton) = results.summary(Workload::C, Proxy::Baton, Kind::Memory) {
             let above = baton.median - pair;
             let _ = write!(
                 text,
-                " Baton's stream is {above:.1} KB above it (goal: at most {ABOVE_ACTORS_KB_MAX} KB)."
+                " Baton's stream: {above:.1} KB above it (goal: at most {ABOVE_ACTORS_KB_MAX})."
             );
         }
         text.push('\n');
+    }
+    if let Some(tls) = asides.baton_tls_kb {
+        let _ = writeln!(text, "Baton's stream with TLS to the client: {tls:.1} KB.");
     }
     for (workload, ratio) in results.void() {
         let _ = writeln!(

@@ -13,7 +13,7 @@ use std::time::Duration;
 use baton::net::clock;
 use clap::ValueEnum;
 
-pub use pinned::{Pinned, cores, pin, raise_descriptor_limit, run as run_pinned};
+pub use pinned::{Pinned, cores, pin, pinned, raise_descriptor_limit};
 use templates::Places;
 
 /// How long a proxy may take until it accepts (arbitrary; the slowest, Envoy, takes under a second).
@@ -120,6 +120,8 @@ pub struct Setting<'a> {
     pub directory: &'a Path,
     /// The model name that the load asks for.
     pub model: &'a str,
+    /// The line in Baton's `[server]` that has its clients come by TLS; empty: they do not.
+    pub tls: &'a str,
 }
 
 /// A child process, killed and waited for when this is dropped; the kernel kills it if this program dies first.
@@ -211,8 +213,7 @@ impl Installed {
         let named =
             |error: io::Error| io::Error::other(format!("{} did not start: {error}", self.proxy.name()));
         let listen = free_address().map_err(named)?;
-        let places =
-            Places { listen, upstream: setting.upstream, directory: setting.directory, model: setting.model };
+        let places = Places { listen, setting };
         let arguments = self.arguments(&places).map_err(named)?;
         let log = setting.directory.join(format!("{}.log", self.proxy.name()));
         let mut process = Process::start(&self.program, &arguments, setting.core, &log).map_err(named)?;
@@ -231,9 +232,13 @@ impl Installed {
             Proxy::Nginx => &["-c", &config, "-p", "/"],
             Proxy::Haproxy => &["-db", "-f", &config],
             Proxy::Envoy => &["--concurrency", "1", "--use-dynamic-base-id", "-l", "error", "-c", &config],
-            Proxy::Relay => {
-                &["relay", "--listen", &places.listen.to_string(), "--upstream", &places.upstream.to_string()]
-            }
+            Proxy::Relay => &[
+                "relay",
+                "--listen",
+                &places.listen.to_string(),
+                "--upstream",
+                &places.setting.upstream.to_string(),
+            ],
             Proxy::Baton => &["run", "--config", &config],
         };
         Ok(words.iter().map(|word| (*word).to_owned()).collect())

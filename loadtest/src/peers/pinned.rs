@@ -6,11 +6,12 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+/// Become another program on one core; `compare` starts the proxies with it.
 #[derive(clap::Args)]
 pub struct Pinned {
     /// The core to run on.
@@ -25,14 +26,15 @@ pub struct Pinned {
 ///
 /// # Errors
 /// There is no such core, or no such program.
-pub fn run(pinned: &Pinned) -> io::Result<()> {
+pub fn pinned(pinned: &Pinned) -> crate::Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     raise_descriptor_limit()?;
     pin(pinned.core)?;
     let Some((program, arguments)) = pinned.command.split_first() else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no program was named"));
+        return Err("no program was named".into());
     };
-    Err(Command::new(program).args(arguments).exec())
+    let error = Command::new(program).args(arguments).exec();
+    Err(format!("{}: {error}", program.display()).into())
 }
 
 /// Keeps the calling thread, and the threads it will start, on `core`.

@@ -3,9 +3,8 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 
-use super::Proxy;
+use super::{Proxy, Setting};
 
 /// A file of `loadtest/peers`, compiled in.
 #[derive(Clone, Copy)]
@@ -30,9 +29,7 @@ pub const fn of(proxy: Proxy) -> Option<Template> {
 #[derive(Clone, Copy)]
 pub struct Places<'a> {
     pub listen: SocketAddr,
-    pub upstream: SocketAddr,
-    pub directory: &'a Path,
-    pub model: &'a str,
+    pub setting: &'a Setting<'a>,
 }
 
 impl Places<'_> {
@@ -41,7 +38,7 @@ impl Places<'_> {
     /// # Errors
     /// The directory cannot be written to.
     pub fn write(&self, template: Template) -> io::Result<String> {
-        let path = self.directory.join(template.name);
+        let path = self.setting.directory.join(template.name);
         fs::write(&path, self.fill(template.text))?;
         Ok(path.display().to_string())
     }
@@ -51,11 +48,12 @@ impl Places<'_> {
             ("{{listen}}", self.listen.to_string()),
             ("{{listen_ip}}", self.listen.ip().to_string()),
             ("{{listen_port}}", self.listen.port().to_string()),
-            ("{{upstream}}", self.upstream.to_string()),
-            ("{{upstream_ip}}", self.upstream.ip().to_string()),
-            ("{{upstream_port}}", self.upstream.port().to_string()),
-            ("{{dir}}", self.directory.display().to_string()),
-            ("{{model}}", self.model.to_owned()),
+            ("{{upstream}}", self.setting.upstream.to_string()),
+            ("{{upstream_ip}}", self.setting.upstream.ip().to_string()),
+            ("{{upstream_port}}", self.setting.upstream.port().to_string()),
+            ("{{dir}}", self.setting.directory.display().to_string()),
+            ("{{model}}", self.setting.model.to_owned()),
+            ("{{tls}}", self.setting.tls.to_owned()),
         ];
         places.iter().fold(text.to_owned(), |text, (place, value)| text.replace(place, value))
     }
@@ -64,27 +62,41 @@ impl Places<'_> {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::path::Path;
 
-    use baton::config::{Config, Sources};
+    use baton::config::{self, Sources};
 
     use super::*;
 
-    fn places() -> Places<'static> {
-        Places {
-            listen: (Ipv4Addr::LOCALHOST, 7001).into(),
+    fn fill(template: Template, tls: &str) -> String {
+        let setting = Setting {
             upstream: (Ipv4Addr::LOCALHOST, 7002).into(),
+            core: 0,
             directory: Path::new("/nowhere"),
-            model: "healthy",
-        }
+            model: "a-model",
+            tls,
+        };
+        Places { listen: (Ipv4Addr::LOCALHOST, 7001).into(), setting: &setting }.fill(template.text)
     }
 
     #[test]
     fn every_template_is_filled_in_to_the_last_place() {
         for proxy in Proxy::ALL {
             let Some(template) = of(proxy) else { continue };
-            let text = places().fill(template.text);
+            let text = fill(template, "");
             assert!(!text.contains("{{") && !text.contains("}}"), "{}: {text}", template.name);
             assert!(text.contains("7001") && text.contains("7002"), "{}: {text}", template.name);
+        }
+    }
+
+    #[test]
+    fn batons_config_is_one_that_it_takes_and_has_failover_armed() {
+        let sources = Sources { env: &|_| None, read_file: &|_| Err(io::ErrorKind::NotFound.into()) };
+        for tls in ["", "tls = { cert_file = \"/c.pem\", key_file = \"/k.pem\" }"] {
+            let text = fill(of(Proxy::Baton).unwrap(), tls);
+            let config = config::parse(&text, &sources).unwrap();
+            assert_eq!((config.server.workers, config.server.tls.is_some()), (1, !tls.is_empty()));
+            assert_eq!((config.routes[0].name.as_ref(), config.routes[0].targets.len()), ("a-model", 2));
         }
     }
 }
