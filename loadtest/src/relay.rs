@@ -94,3 +94,86 @@ async fn copy<R: AsyncReadRent, W: AsyncWriteRent>(mut from: R, mut to: W) {
 fn spawn(task: impl Future<Output = ()> + 'static) {
     task::spawn(task, |panic| eprintln!("relay: a connection panicked: {panic}"));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+    use std::thread;
+    use std::time::Duration;
+
+    use baton::net::driver::Io;
+
+    use super::*;
+
+    /// Not a multiple of the relay's buffer, and more than socket buffers hold.
+    const LENGTH: usize = 9 * 1024 * 1024 + 17;
+
+    fn bytes(seed: usize) -> Vec<u8> {
+        (0..LENGTH).map(|at| (at.wrapping_mul(31).wrapping_add(seed) >> 3) as u8).collect()
+    }
+
+    /// A relay to `upstream` on a thread that lasts as long as the test.
+    fn start(upstream: SocketAddr) -> SocketAddr {
+        let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), false).unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let mode = driver::probe(Io::Auto).unwrap().mode;
+            driver::block_on(mode, 256, || serve(listener, upstream))
+        });
+        address
+    }
+
+    fn within_limits(stream: TcpStream) -> TcpStream {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    fn read_to_end(mut stream: &TcpStream) -> Vec<u8> {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        all
+    }
+
+    #[test]
+    fn every_byte_arrives_both_ways_and_a_fin_closes_one_way_only() {
+        let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let relay = start(upstream.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let mut stream = within_limits(upstream.accept().unwrap().0);
+            let request = read_to_end(&stream);
+            stream.write_all(&bytes(2)).unwrap();
+            request
+        });
+        let mut client = within_limits(TcpStream::connect(relay).unwrap());
+        client.write_all(&bytes(1)).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let answer = read_to_end(&client);
+        assert!(server.join().unwrap() == bytes(1), "the request came through changed");
+        assert!(answer == bytes(2), "the answer came through changed");
+    }
+
+    #[test]
+    fn a_client_that_leaves_is_told_to_the_upstream_that_is_still_writing() {
+        let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let relay = start(upstream.local_addr().unwrap());
+        let client = within_limits(TcpStream::connect(relay).unwrap());
+        let mut stream = within_limits(upstream.accept().unwrap().0);
+        drop(client);
+        // Sees the FIN, or the reset that its own writes bring about.
+        let gone = loop {
+            if let Err(error) = stream.write_all(&[0; 65536]) {
+                break error;
+            }
+        };
+        assert!(matches!(gone.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset), "{gone}");
+    }
+
+    #[test]
+    fn a_client_whose_upstream_is_not_there_is_closed() {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let client = within_limits(TcpStream::connect(start(free)).unwrap());
+        assert!(read_to_end(&client).is_empty());
+    }
+}

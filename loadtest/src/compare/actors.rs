@@ -9,6 +9,8 @@ use std::process::{Command, ExitCode};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+use crate::peers::SELF;
+
 use super::memory;
 use super::table::kb;
 
@@ -69,7 +71,7 @@ async fn pair() -> Result<[ActorRef<()>; 2], ActorProcessingErr> {
 /// # Errors
 /// The child cannot be started, or failed.
 pub fn pair_kb() -> io::Result<f64> {
-    let output = Command::new(std::env::current_exe()?).arg("actor-pairs").output()?;
+    let output = Command::new(SELF).arg("actor-pairs").output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let failed = || io::Error::other(format!("actor-pairs: {}", String::from_utf8_lossy(&output.stderr)));
     said.trim().parse().map(kb).map_err(|_| failed())

@@ -1,5 +1,6 @@
 //! Which binary of Baton is measured: the one that ships, brought up to date before the run.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,14 +9,24 @@ use std::process::Command;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// The binary to be measured: `given`, or the one beside this program, after `cargo build -p baton` in this program's
-/// own profile. Without the sources the one beside it is taken as it is; the caller sees whether it is there.
+/// own profile. Without the sources the one beside it is taken as it is. What comes back is a copy in `directory`, so
+/// that all repetitions measure the same one, whatever is built meanwhile; it is not there if there is no binary.
 ///
 /// # Errors
-/// Baton does not build, or this program does not know where it is.
-pub fn baton(given: Option<&Path>) -> io::Result<PathBuf> {
-    if let Some(given) = given {
-        return Ok(given.to_owned());
+/// Baton does not build, or cannot be copied.
+pub fn baton(given: Option<&Path>, directory: &Path) -> io::Result<PathBuf> {
+    let original = match given {
+        Some(given) => given.to_owned(),
+        None => beside()?,
+    };
+    let copy = directory.join("baton");
+    if original.is_file() {
+        fs::copy(&original, &copy)?;
     }
+    Ok(copy)
+}
+
+fn beside() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.parent().unwrap_or(Path::new("."));
     let manifest = Path::new(SOURCES).join("Cargo.toml");

@@ -17,7 +17,7 @@ const GAP: f64 = 6.0;
 const TITLE: f64 = 34.0;
 const MARGIN: f64 = 16.0;
 
-/// A bar's name, its length in the panel's unit, and whether it is Baton's.
+/// Whose bar it is, and its length in the unit of the panel.
 type Bar = (Proxy, f64);
 
 /// `subtitle` says when and where.

@@ -14,6 +14,8 @@ pub struct Figures {
     pub switches: Option<f64>,
     /// Units of work in a second.
     pub rate: Option<f64>,
+    /// Of paced work: the units in a second that were asked for.
+    pub asked_rate: Option<f64>,
     /// Requests and streams that went wrong.
     pub errors: u64,
 }

@@ -1,119 +1,116 @@
-//! One measurement of workload c: streams that are open together.
+//! One measurement: a workload on a running proxy, and its report boiled down to what is compared.
 
-use std::cell::Cell;
-use std::fs;
-use std::io;
-use std::net::SocketAddr;
-use std::rc::Rc;
-
-use baton::net::clock;
-use baton::net::driver::{self, RING_ENTRIES, RingMode};
-use baton::net::task;
-use monoio::io::{AsyncReadRent, AsyncWriteRentExt};
-use monoio::net::TcpStream;
+use crate::peers::Running;
+use crate::run::{self, ProcessReport, Report, Work};
 
 use super::figures::Figures;
 use super::workload::{Times, Workload};
-use crate::peers::Running;
 
-pub const MODEL: &str = "healthy";
-pub const STREAMS: u32 = 1000;
-const BODY: &str =
-    "{\"model\":\"healthy\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}";
-
-#[derive(Default)]
-struct Counts {
-    open: Cell<u32>,
-    events: Cell<u64>,
-    errors: Cell<u64>,
+/// Puts the load on. Blocks until it is over; runs the client on the calling thread.
+///
+/// # Errors
+/// The load cannot be put on at all. What goes wrong with answers is counted.
+pub fn measure(workload: Workload, times: Times, running: &Running) -> crate::Result<Figures> {
+    let work = Work {
+        url: format!("http://{}", running.address),
+        model: workload.model().to_owned(),
+        connections: workload.connections(),
+        streamed: workload.streamed(),
+        ramp_up: times.ramp_up,
+        warm_up: times.warm_up,
+        window: times.window,
+        pid: running.id(),
+        ..Work::default()
+    };
+    Ok(boil_down(workload, &run::measure(&work)?))
 }
 
-#[derive(Clone, Copy, Default)]
-struct Process {
-    ns: u64,
-    kb: u64,
-    switches: u64,
-}
-
-impl Process {
-    fn of(id: Option<u32>) -> io::Result<Self> {
-        let Some(id) = id else { return Ok(Self::default()) };
-        let mut process = Self::default();
-        for task in fs::read_dir(format!("/proc/{id}/task"))? {
-            let task = task?.path();
-            let stat = fs::read_to_string(task.join("schedstat"))?;
-            process.ns += stat.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
-            let status = fs::read_to_string(task.join("status"))?;
-            let value = |key: &str| {
-                let line = status.lines().find_map(|line| line.strip_prefix(key));
-                line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
-            };
-            process.kb = value("VmRSS:");
-            process.switches += value("voluntary_ctxt_switches:") + value("nonvoluntary_ctxt_switches:");
-        }
-        Ok(process)
+#[expect(clippy::cast_precision_loss, reason = "counts of a minute's work are far below 2^53")]
+fn boil_down(workload: Workload, report: &Report) -> Figures {
+    let (units, rate) = match workload {
+        Workload::A => (report.requests, report.requests_per_s),
+        Workload::B | Workload::C => (report.events, report.events_per_s),
+    };
+    let of_process = |figure: fn(&ProcessReport) -> f64| report.process.as_ref().map(figure);
+    let paced = workload == Workload::C;
+    let cpu_us = match workload {
+        Workload::A => of_process(|process| process.cpu_us_per_request),
+        Workload::B | Workload::C => of_process(|process| process.cpu_us_per_event),
+    };
+    let switches = of_process(|process| (process.voluntary_switches + process.involuntary_switches) as f64);
+    // Without a unit of work its costs would be 0, or no number: an error says that nothing was measured.
+    let nothing = u64::from(units == 0);
+    let not_open =
+        if paced { (workload.connections() as u64).saturating_sub(report.streams_open.0) } else { 0 };
+    Figures {
+        cpu_us: cpu_us.filter(|_| units > 0),
+        kb_per_stream: of_process(|process| process.memory_per_stream_kb).filter(|_| paced),
+        p50_us: paced.then_some(report.added_latency_us.p50),
+        p99_us: paced.then_some(report.added_latency_us.p99),
+        switches: switches.map(|switches| switches / units.max(1) as f64),
+        rate: Some(rate),
+        asked_rate: report.asked_events_per_s.filter(|_| paced),
+        errors: report.errors.values().sum::<u64>() + not_open + nothing,
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-pub fn measure(workload: Workload, times: Times, running: &Running) -> io::Result<Figures> {
-    if workload != Workload::C {
-        return Err(io::Error::other("only workload c is measured so far"));
-    }
-    let idle = Process::of(running.id())?;
-    let address = running.address;
-    let (id, counts) = (running.id(), Rc::new(Counts::default()));
-    driver::block_on(RingMode::SingleIssuerDeferred, RING_ENTRIES, || async move {
-        for _ in 0..STREAMS {
-            let counts = Rc::clone(&counts);
-            let stream = async move {
-                if stream(address, &counts).await.is_err() {
-                    counts.errors.set(counts.errors.get() + 1);
-                }
-            };
-            task::spawn(stream, |panic| eprintln!("{panic}"));
-            monoio::time::sleep(std::time::Duration::from_micros(500)).await;
-        }
-        monoio::time::sleep(times.warm_up).await;
-        let (before, events, start) = (Process::of(id)?, counts.events.get(), clock::now());
-        monoio::time::sleep(times.window).await;
-        let (after, events, took) =
-            (Process::of(id)?, counts.events.get() - events, clock::now().since(start));
-        let each = |value: u64| id.map(|_| value as f64 / events.max(1) as f64);
-        Ok(Figures {
-            cpu_us: each(after.ns - before.ns).map(|ns| ns / 1000.0),
-            kb_per_stream: id.map(|_| after.kb.saturating_sub(idle.kb) as f64 / f64::from(STREAMS)),
-            switches: each(after.switches - before.switches),
-            rate: Some(events as f64 / took.as_secs_f64()),
-            errors: counts.errors.get() + u64::from(STREAMS - counts.open.get()),
-            ..Figures::default()
-        })
-    })?
-}
+#[cfg(test)]
+mod tests {
+    use crate::run::Spread;
 
-async fn stream(address: SocketAddr, counts: &Counts) -> io::Result<()> {
-    let mut socket = TcpStream::connect_addr(address).await?;
-    socket.write_all(request().into_bytes()).await.0?;
-    let mut buffer = Vec::with_capacity(4096);
-    loop {
-        let read;
-        (read, buffer) = socket.read(buffer).await;
-        let first = counts.events.get();
-        if read? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if buffer.starts_with(b"HTTP/1.1 200") {
-            counts.open.set(counts.open.get() + 1);
-        }
-        counts.events.set(first + memchr::memmem::find_iter(&buffer, b"data: ").count() as u64);
-        buffer.clear();
-    }
-}
+    use super::*;
 
-pub fn request() -> String {
-    format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: mock\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{BODY}",
-        BODY.len()
-    )
+    fn report() -> Report {
+        Report {
+            requests: 10,
+            events: 1000,
+            requests_per_s: 5.0,
+            events_per_s: 500.0,
+            streams_open: (1000, 1000),
+            added_latency_us: Spread { p50: 7.0, p99: 9.0, ..Spread::default() },
+            process: Some(ProcessReport {
+                cpu_us_per_request: 300.0,
+                cpu_us_per_event: 3.0,
+                voluntary_switches: 15,
+                involuntary_switches: 5,
+                memory_per_stream_kb: 12.5,
+                ..ProcessReport::default()
+            }),
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn costs_are_per_request_or_per_event_and_streams_have_memory_and_latency() {
+        let a = boil_down(Workload::A, &report());
+        assert_eq!(
+            (a.cpu_us, a.switches, a.rate, a.kb_per_stream),
+            (Some(300.0), Some(2.0), Some(5.0), None)
+        );
+        let b = boil_down(Workload::B, &report());
+        assert_eq!((b.cpu_us, b.switches, b.rate, b.p50_us), (Some(3.0), Some(0.02), Some(500.0), None));
+        let c = boil_down(Workload::C, &report());
+        assert_eq!(
+            (c.cpu_us, c.kb_per_stream, c.p50_us, c.p99_us),
+            (Some(3.0), Some(12.5), Some(7.0), Some(9.0))
+        );
+        assert_eq!([a.errors, b.errors, c.errors], [0, 0, 0]);
+    }
+
+    #[test]
+    fn wrong_answers_missing_streams_and_no_work_at_all_are_errors() {
+        let wrong = Report { errors: [("reset".to_owned(), 2), ("text".to_owned(), 3)].into(), ..report() };
+        let missing = Report { streams_open: (990, 1000), ..report() };
+        let nothing = Report { events: 0, ..report() };
+        let cases = [("wrong", wrong, 5), ("missing", missing, 10), ("nothing", nothing, 1)];
+        for (name, report, want) in cases {
+            assert_eq!(boil_down(Workload::C, &report).errors, want, "{name}");
+        }
+    }
+
+    #[test]
+    fn without_a_proxy_there_is_no_process_to_measure() {
+        let direct = boil_down(Workload::C, &Report { process: None, ..report() });
+        assert_eq!((direct.cpu_us, direct.kb_per_stream, direct.p50_us), (None, None, Some(7.0)));
+    }
 }

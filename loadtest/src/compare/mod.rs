@@ -27,7 +27,7 @@ use std::time::Duration;
 use baton::demo::StopSignal;
 use tempfile::TempDir;
 
-use crate::peers::{self, Installed, Process, Proxy, Setting};
+use crate::peers::{self, Installed, Process, Proxy, SELF, Setting};
 
 pub use actors::{ActorPairs, actor_pairs};
 use machine::Machine;
@@ -37,6 +37,10 @@ use workload::{Times, Workload};
 
 /// What a shell reports for a program ended by Ctrl-C.
 const INTERRUPTED: i32 = 130;
+/// Of a proxy and an upstream, as seen; for the estimate alone.
+const START_AND_STOP: Duration = Duration::from_millis(300);
+/// So that streams opened over TLS are as old as those of workload c when their memory is looked at.
+const TLS_HOLD: Duration = Duration::from_secs(2);
 
 /// Put the same load through several proxies in turn and set their figures side by side.
 #[derive(clap::Args)]
@@ -53,7 +57,7 @@ pub struct Arguments {
     /// Repetitions; what is reported is their median [default: 5, or 3 with --quick].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=99))]
     reps: Option<u16>,
-    /// Seconds of each measurement, after the warm-up [default: 10, or 3 with --quick].
+    /// Seconds of each measurement, after the warm-up [default: 10; with --quick 2, for c 3].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: Option<u64>,
     /// Write every reading to this file.
@@ -74,14 +78,6 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    fn times(&self) -> Times {
-        let (warm_up, window) = if self.quick { (1, 3) } else { (2, 10) };
-        Times {
-            warm_up: Duration::from_secs(warm_up),
-            window: Duration::from_secs(self.seconds.unwrap_or(window)),
-        }
-    }
-
     fn repetitions(&self) -> u16 {
         self.reps.unwrap_or(if self.quick { 3 } else { 5 })
     }
@@ -93,11 +89,11 @@ impl Arguments {
 /// A proxy that was asked for by name is not installed, something does not start, or a file cannot be written.
 pub fn command(compare: &Arguments) -> crate::Result<ExitCode> {
     let machine = Machine::here();
-    let installed = installed(compare)?;
-    peers::raise_descriptor_limit()?;
     let (load_core, proxy_core) = pick_cores(compare)?;
     let directory = tempfile::Builder::new().prefix("baton-compare-").tempdir()?;
     end_on_signal(directory.path())?;
+    let installed = installed(compare, directory.path())?;
+    peers::raise_descriptor_limit()?;
     peers::pin(load_core)?;
     let bench = Bench { compare, installed: &installed, directory: &directory, load_core, proxy_core };
     let asides = bench.asides()?;
@@ -120,16 +116,16 @@ fn at(file: &Path, error: &io::Error) -> io::Error {
 }
 
 /// The proxies to be compared. One that is missing is an error only if it was asked for by name.
-fn installed(compare: &Arguments) -> io::Result<Vec<Installed>> {
+fn installed(compare: &Arguments, directory: &Path) -> io::Result<Vec<Installed>> {
     let all = compare.only.is_empty();
     let wanted = |proxy: &Proxy| all || compare.only.contains(proxy);
     let baton = match wanted(&Proxy::Baton) {
-        true => binary::baton(compare.baton.as_deref())?,
+        true => binary::baton(compare.baton.as_deref(), directory)?,
         false => PathBuf::new(),
     };
     let mut found = Vec::new();
     for proxy in Proxy::ALL.into_iter().filter(wanted) {
-        match peers::find(proxy, &baton)? {
+        match peers::find(proxy, &baton) {
             Some(installed) => found.push(installed),
             None => {
                 let missing = format!("{} is not installed: {}", proxy.name(), proxy.repair());
@@ -212,7 +208,7 @@ impl Bench<'_> {
             upstream,
             core: self.proxy_core,
             directory: directory.path(),
-            model: measure::MODEL,
+            model: Workload::C.model(),
             tls: &certificate.setting,
         };
         let running = baton.start(&setting)?;
@@ -221,24 +217,29 @@ impl Bench<'_> {
             id: running.id().unwrap_or_default(),
             certificate: &certificate,
         };
-        held.kb_per_stream(measure::STREAMS, &measure::request(), self.compare.times().warm_up)
+        held.kb_per_stream(Workload::C.connections(), Workload::C.model(), TLS_HOLD)
     }
 
-    fn run(&self) -> io::Result<Results> {
+    fn run(&self) -> crate::Result<Results> {
+        let workloads: Vec<Workload> =
+            Workload::ALL.into_iter().filter(|it| self.compare.workloads.contains(it)).collect();
+        let (repetitions, proxies) = (self.compare.repetitions(), self.installed.len());
+        let total = usize::from(repetitions) * workloads.len() * proxies;
+        eprintln!("{total} measurements, about {} s", self.estimate(&workloads).as_secs());
         let mut results = Results::default();
-        let (repetitions, times) = (usize::from(self.compare.repetitions()), self.compare.times());
-        for repetition in 0..repetitions {
-            for workload in Workload::ALL.into_iter().filter(|it| self.compare.workloads.contains(it)) {
+        let mut done = 0;
+        for repetition in 0..usize::from(repetitions) {
+            for &workload in &workloads {
                 // Each time another one begins, so that none is always behind the same one.
-                let turns = self.installed.iter().cycle().skip(repetition).take(self.installed.len());
-                for installed in turns {
-                    let figures = self.measure(installed, workload, times)?;
+                for installed in self.installed.iter().cycle().skip(repetition % proxies.max(1)).take(proxies)
+                {
+                    let figures = self.measure(installed, workload)?;
+                    done += 1;
+                    let name = installed.proxy.name();
                     eprintln!(
-                        "{}/{repetitions} {} {:<8} {}",
-                        repetition + 1,
+                        "{done}/{total} {} {name:<8} {}",
                         workload.name(),
-                        installed.proxy.name(),
-                        progress(&figures, workload),
+                        progress(&figures, workload)
                     );
                     results.add(workload, installed.proxy, figures);
                 }
@@ -247,33 +248,40 @@ impl Bench<'_> {
         Ok(results)
     }
 
-    fn measure(
-        &self,
-        installed: &Installed,
-        workload: Workload,
-        times: Times,
-    ) -> io::Result<figures::Figures> {
+    fn times(&self, workload: Workload) -> Times {
+        workload.times(self.compare.quick, self.compare.seconds.map(Duration::from_secs))
+    }
+
+    /// How long all measurements of `workloads` take.
+    fn estimate(&self, workloads: &[Workload]) -> Duration {
+        let each = |&workload: &Workload| {
+            let times = self.times(workload);
+            times.warm_up + times.window + START_AND_STOP
+        };
+        let proxies = u32::try_from(self.installed.len()).unwrap_or(u32::MAX);
+        workloads.iter().map(each).sum::<Duration>() * proxies * u32::from(self.compare.repetitions())
+    }
+
+    fn measure(&self, installed: &Installed, workload: Workload) -> crate::Result<figures::Figures> {
         let directory = tempfile::tempdir_in(self.directory.path())?;
         let (_upstream, upstream) = self.upstream(directory.path())?;
         let setting = Setting {
             upstream,
             core: self.proxy_core,
             directory: directory.path(),
-            model: measure::MODEL,
+            model: Workload::C.model(),
             tls: "",
         };
         let running = installed.start(&setting)?;
-        measure::measure(workload, times, &running)
+        measure::measure(workload, self.times(workload), &running)
     }
 
     /// An upstream of its own for each measurement: nothing is left over from the one before.
     fn upstream(&self, directory: &Path) -> io::Result<(Process, SocketAddr)> {
         let address = peers::free_address()?;
-        let arguments =
-            ["upstream", "--gap-ms", "20", "--words", "16000", "--port", &address.port().to_string()]
-                .map(str::to_owned);
+        let arguments = ["upstream", "--port", &address.port().to_string()].map(str::to_owned);
         let log = directory.join("upstream.log");
-        let mut process = Process::start(&std::env::current_exe()?, &arguments, self.load_core, &log)?;
+        let mut process = Process::start(Path::new(SELF), &arguments, self.load_core, &log)?;
         process.wait_for(address, &log)?;
         Ok((process, address))
     }

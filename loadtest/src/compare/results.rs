@@ -9,6 +9,8 @@ use super::workload::Workload;
 
 /// Above this multiple of nginx's CPU time for each event the relay is no floor, and the run says nothing about Baton.
 pub const RELAY_OVER_NGINX_MAX: f64 = 1.1;
+/// Below this part of the pace that was asked for, the load's own core had too much to do.
+pub const PACE_KEPT_MIN: f64 = 0.97;
 /// What a stream of Baton may take above two empty actors, in KB.
 pub const ABOVE_ACTORS_KB_MAX: f64 = 8.0;
 
@@ -63,6 +65,12 @@ impl Results {
 
     pub fn errors_of_all(&self) -> u64 {
         self.0.values().flatten().map(|figures| figures.errors).sum()
+    }
+
+    /// What came of paced work, as a part of what was asked for: the least of all measurements of `workload`.
+    pub fn pace_kept(&self, workload: Workload) -> Option<f64> {
+        let all = self.0.iter().filter(|((of, _), _)| *of == workload).flat_map(|(_, figures)| figures);
+        all.filter_map(|figures| Some(figures.rate? / figures.asked_rate?)).min_by(f64::total_cmp)
     }
 
     /// The workloads on which the relay took too much for the run to count, and how much.

@@ -7,7 +7,7 @@ use crate::peers::{Installed, Proxy};
 use super::Asides;
 use super::figures::{Kind, Summary};
 use super::machine::Machine;
-use super::results::{ABOVE_ACTORS_KB_MAX, RELAY_OVER_NGINX_MAX, Results};
+use super::results::{ABOVE_ACTORS_KB_MAX, PACE_KEPT_MIN, RELAY_OVER_NGINX_MAX, Results};
 use super::workload::Workload;
 
 /// What is above the tables.
@@ -73,10 +73,10 @@ const fn has_ratios(kind: Kind) -> bool {
 pub fn heading(kind: Kind, workload: Workload, added: bool) -> String {
     let added = if added { "added " } else { "" };
     match kind {
-        Kind::Cpu => format!("CPU us/{}", workload.unit()),
+        Kind::Cpu => format!("CPU µs/{}", workload.unit()),
         Kind::Memory => "KB/stream".to_owned(),
-        Kind::P50 => format!("{added}p50 us"),
-        Kind::P99 => format!("{added}p99 us"),
+        Kind::P50 => format!("{added}p50 µs"),
+        Kind::P99 => format!("{added}p99 µs"),
         Kind::Switches => format!("switches/{}", workload.unit()),
         Kind::Rate => format!("{}s/s", workload.unit()),
     }
@@ -134,6 +134,18 @@ pub fn verdicts(results: &Results, asides: &Asides) -> String {
              disturbed the run, or the kernel's io_uring is slow; the ratios say nothing about Baton.",
             workload.name(),
         );
+    }
+    for workload in results.workloads() {
+        let kept = results.pace_kept(workload).unwrap_or(1.0);
+        if kept < PACE_KEPT_MIN {
+            let _ = writeln!(
+                text,
+                "NOTE ({}): down to {:.0} % of the events asked for came in time: the load's core has too much to do, \
+                 or a proxy has. Latencies are those of a queue then.",
+                workload.name(),
+                kept * 100.0,
+            );
+        }
     }
     if cfg!(debug_assertions) {
         text.push_str("VOID: a debug build was measured; run with --release.\n");

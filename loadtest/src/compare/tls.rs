@@ -59,15 +59,16 @@ pub struct Held<'a> {
 }
 
 impl Held<'_> {
-    /// Opens `streams` streams with `request`, holds them for `hold`, and gives the KB that each of them takes.
+    /// Opens `streams` streams of `model`, holds them for `hold`, and gives the KB that each of them takes.
     ///
     /// # Errors
     /// A stream failed, or not all of them were open in time.
-    pub fn kb_per_stream(&self, streams: u32, request: &str, hold: Duration) -> io::Result<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "streams are thousands")]
+    pub fn kb_per_stream(&self, streams: usize, model: &str, hold: Duration) -> io::Result<f64> {
         let config = tls_config::client("compare", Some(self.certificate.pem.as_bytes()), true)
             .map_err(io::Error::other)?;
         let mode = driver::probe(Io::Auto).map_err(io::Error::other)?.mode;
-        let request: Rc<str> = request.into();
+        let request: Rc<str> = request(model).into();
         let (address, id, before) = (self.address, self.id, memory::of(self.id)?);
         driver::block_on(mode, RING_ENTRIES, || async move {
             let counts = Rc::new(Counts::default());
@@ -85,19 +86,30 @@ impl Held<'_> {
             counts.wait_for(streams).await?;
             monoio::time::sleep(hold).await;
             counts.wait_for(streams).await?;
-            Ok(kb(memory::of(id)?.saturating_sub(before)) / f64::from(streams.max(1)))
+            Ok(kb(memory::of(id)?.saturating_sub(before)) / streams.max(1) as f64)
         })?
     }
 }
 
+fn request(model: &str) -> String {
+    let body = format!(
+        "{{\"model\":\"{model}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}"
+    );
+    format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {NAME}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 #[derive(Default)]
 struct Counts {
-    open: Cell<u32>,
+    open: Cell<usize>,
     failed: Cell<Option<io::Error>>,
 }
 
 impl Counts {
-    async fn wait_for(&self, streams: u32) -> io::Result<()> {
+    async fn wait_for(&self, streams: usize) -> io::Result<()> {
         let mut waited = Duration::ZERO;
         loop {
             if let Some(failure) = self.failed.take() {

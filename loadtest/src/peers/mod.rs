@@ -21,6 +21,8 @@ const START_TIME_MAX: Duration = Duration::from_secs(10);
 const START_POLL: Duration = Duration::from_millis(5);
 /// Where servers are installed that are on no user's PATH.
 const SERVER_PATHS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
+/// This program, also when its file was replaced since it started (proc_pid_exe(5)).
+pub const SELF: &str = "/proc/self/exe";
 /// Of a proxy's own complaint, what is shown when it does not start.
 const COMPLAINT_BYTES: usize = 2000;
 
@@ -74,19 +76,16 @@ pub struct Installed {
 }
 
 /// Looks for `proxy`; `baton` is where Baton's binary is. None: it is not installed.
-///
-/// # Errors
-/// This program does not know where it is itself.
-pub fn find(proxy: Proxy, baton: &Path) -> io::Result<Option<Installed>> {
+pub fn find(proxy: Proxy, baton: &Path) -> Option<Installed> {
     let program = match proxy {
         Proxy::Direct => {
-            return Ok(Some(Installed { proxy, program: PathBuf::new(), version: String::new() }));
+            return Some(Installed { proxy, program: PathBuf::new(), version: String::new() });
         }
-        Proxy::Relay => Some(std::env::current_exe()?),
+        Proxy::Relay => Some(PathBuf::from(SELF)),
         Proxy::Baton => baton.is_file().then(|| baton.to_owned()),
         Proxy::Nginx | Proxy::Haproxy | Proxy::Envoy => on_path(proxy.name()),
     };
-    Ok(program.map(|program| Installed { proxy, version: version(proxy, &program), program }))
+    program.map(|program| Installed { proxy, version: version(proxy, &program), program })
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {
@@ -134,7 +133,7 @@ impl Process {
     /// It cannot be started, or the log cannot be written.
     pub fn start(program: &Path, arguments: &[String], core: usize, log: &Path) -> io::Result<Self> {
         let out = fs::File::create(log)?;
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(SELF);
         command.arg("pinned").arg("--core").arg(core.to_string()).arg("--").arg(program).args(arguments);
         command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
         Ok(Self(command.spawn()?))

@@ -73,7 +73,7 @@ mod tests {
             upstream: (Ipv4Addr::LOCALHOST, 7002).into(),
             core: 0,
             directory: Path::new("/nowhere"),
-            model: "a-model",
+            model: "healthy,events=2,gap=20ms",
             tls,
         };
         Places { listen: (Ipv4Addr::LOCALHOST, 7001).into(), setting: &setting }.fill(template.text)
@@ -96,7 +96,10 @@ mod tests {
             let text = fill(of(Proxy::Baton).unwrap(), tls);
             let config = config::parse(&text, &sources).unwrap();
             assert_eq!((config.server.workers, config.server.tls.is_some()), (1, !tls.is_empty()));
-            assert_eq!((config.routes[0].name.as_ref(), config.routes[0].targets.len()), ("a-model", 2));
+            assert_eq!(
+                (config.routes[0].name.as_ref(), config.routes[0].targets.len()),
+                ("healthy,events=2,gap=20ms", 2)
+            );
         }
     }
 }
