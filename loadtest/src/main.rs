@@ -2,10 +2,14 @@
 //! scenarios made of both.
 
 mod compare;
+mod machine;
+mod mock;
 mod peers;
 mod relay;
 mod run;
+mod text;
 mod upstream;
+mod workload;
 
 use std::process::ExitCode;
 
