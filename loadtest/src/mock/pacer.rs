@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::net::TcpStream;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 use baton::net::task;
@@ -21,6 +22,10 @@ use super::frames::Frames;
 use crate::text::now_ns;
 
 const SLOTS: usize = 2048;
+/// After so many events the rest of the machine gets its turn. A client on the same core would otherwise see the
+/// events of a tick only after the last of them was sent: at 50 of them the median is 400 µs instead of 11 µs, for 3 µs
+/// of CPU an event. On a core of its own a yield costs next to nothing.
+const YIELD_EVERY: u64 = 4;
 const TICK_NS: u64 = 1_000_000;
 
 /// Shared by the connections of a thread.
@@ -58,6 +63,7 @@ struct Wheel {
     /// Spreads the streams' phases.
     started: u64,
     running: bool,
+    sent: u64,
     scratch: BytesMut,
 }
 
@@ -147,6 +153,10 @@ impl Wheel {
                 if entry.due > self.now {
                     kept.push(entry);
                     continue;
+                }
+                self.sent = self.sent.wrapping_add(1);
+                if self.sent.is_multiple_of(YIELD_EVERY) {
+                    thread::yield_now();
                 }
                 match self.send(&mut entry.paced) {
                     None => {

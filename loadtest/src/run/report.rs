@@ -86,7 +86,7 @@ pub struct ProcessReport {
     /// Memory before the first connection and with the streams open, in KiB.
     pub memory_before_kb: u64,
     pub memory_open_kb: u64,
-    /// The difference of the two, divided by the streams open, in KiB.
+    /// The difference of the two, in KiB, divided by the streams: in the closed loop one for each connection.
     pub memory_per_stream_kb: f64,
     /// "Pss" or "Rss": what the three figures before are.
     pub memory_kind: String,
@@ -140,8 +140,7 @@ pub fn sum_up(work: &Work, measured: Vec<Measured>) -> crate::Result<Report> {
     }
     let seen = &all.recorder;
     let per_s = |count: u64| count as f64 / all.window_s.max(f64::MIN_POSITIVE);
-    let process =
-        work.pid.map(|_| all.process.report(all.window_s, seen.requests, seen.events, all.streams_at_end));
+    let process = work.pid.map(|_| all.process.report(all.window_s, seen.requests, seen.events, streams));
     let starts = std::iter::once(0.0).chain(all.course.iter().map(|(at, _)| *at));
     let course =
         starts.zip(&all.course).map(|(from, (to, events))| (*to, *events as f64 / (to - from).max(1e-9)));
