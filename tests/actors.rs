@@ -55,6 +55,7 @@ fn assert_orphaned_after(response: &Response, text: &str) {
 /// A way to end an actor from outside.
 type Ending = fn(&Node, &ractor::ActorCell);
 
+// [A4]
 #[test]
 fn a_killed_upstream_is_a_failed_attempt() {
     for end in [Node::kill as Ending, Node::stop] {
@@ -76,6 +77,7 @@ fn a_killed_upstream_is_a_failed_attempt() {
     }
 }
 
+// [B18]
 #[test]
 fn an_upstream_killed_before_the_commit_is_replaced_unseen() {
     for body in [ask("chat"), ask_plain("chat")] {
@@ -100,6 +102,7 @@ fn an_upstream_killed_before_the_commit_is_replaced_unseen() {
     }
 }
 
+// [W12]
 #[test]
 fn a_killed_stream_ends_its_response_with_an_error_and_frees_its_upstream() {
     for end in [Node::kill as Ending, Node::stop] {
@@ -118,6 +121,7 @@ fn a_killed_stream_ends_its_response_with_an_error_and_frees_its_upstream() {
     }
 }
 
+// [E9, W12]
 #[test]
 fn a_stream_killed_before_the_commit_is_a_500_and_the_connection_goes_on() {
     for body in [ask("chat"), ask_plain("chat")] {

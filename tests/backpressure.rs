@@ -155,6 +155,7 @@ fn frame_of(bytes: usize) -> Vec<u8> {
     frame
 }
 
+// [A7]
 #[test]
 fn a_frame_of_the_limit_passes_the_default_window_and_one_byte_more_is_an_error() {
     let _alone = alone();

@@ -41,6 +41,7 @@ fn assert_never_asked(upstream: &ScriptedUpstream, proxy: &Proxy) {
     assert_eq!(upstream.connection_count(), 0);
 }
 
+// [B20]
 #[test]
 fn before_the_head() {
     for by_reset in [false, true] {
@@ -91,6 +92,7 @@ fn before_the_first_token() {
     }
 }
 
+// [A13]
 #[test]
 fn between_two_tokens() {
     for by_reset in [false, true] {
@@ -166,6 +168,7 @@ fn between_two_tries_of_one_target() {
     assert_eq!(first.request_count(), 1);
 }
 
+// [W13, D2]
 #[test]
 fn a_client_that_half_closes_has_left_unless_told_otherwise() {
     for (setting, served) in [("cancel", false), ("serve", true)] {

@@ -54,6 +54,7 @@ fn assert_pieces(body: &str, pieces: &[&str]) {
     }
 }
 
+// [R1]
 #[test]
 fn the_first_request_is_the_clients_but_for_the_model() {
     let upstream = ScriptedUpstream::new(vec![goes_on("x")]);
@@ -63,6 +64,7 @@ fn the_first_request_is_the_clients_but_for_the_model() {
     assert_eq!(String::from_utf8_lossy(&asked.body), ODD.replace("\"chat\"", "\"model-1\""));
 }
 
+// [R1]
 #[test]
 fn prefill_appends_the_partial_and_nothing_else() {
     let (response, asked) = continued(ODD, &["He", "l"], "prefill");
@@ -104,6 +106,19 @@ fn instruct_inserts_a_system_message_where_there_is_none() {
     let roles: Vec<_> =
         asked.json()["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
     assert_eq!(roles, ["system", "user", "assistant"]);
+}
+
+// [R4, R5]
+#[test]
+fn the_routes_own_words_replace_either_sentence() {
+    for (mode, message) in [("instruct", "/messages/0"), ("user_turn", "/messages/2")] {
+        let (first, second) = (breaks_off(&["Hel"]), ScriptedUpstream::new(vec![goes_on("lo")]));
+        let config = config(&first, &second, mode).set("routes.chat", "continuation_prompt", "\"Weiter.\"");
+        Proxy::start(&config).ask(&openai::ask("chat")).response().assert_success("Hello");
+        let asked = second.requests()[0].json();
+        let said = asked.pointer(message).map(|message| &message["content"]);
+        assert_eq!(said, Some(&json!("Weiter.")), "{mode}: {asked}");
+    }
 }
 
 #[test]

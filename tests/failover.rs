@@ -93,6 +93,7 @@ fn two(first: &ScriptedUpstream, second: &ScriptedUpstream) -> Config {
     )
 }
 
+// [H8, W1, W2, W7]
 #[test]
 fn a_stream_is_relayed_byte_for_byte() {
     let odd = openai::ev(
@@ -274,6 +275,7 @@ fn before_any_text_the_next_target_gets_the_untouched_request() {
     }
 }
 
+// [C6]
 #[test]
 fn after_the_finish_nothing_can_fail() {
     let failed = Step::Send(ch(error("late", "server_error", &Value::Null)));

@@ -43,10 +43,10 @@ fn with(changes: Value) -> Value {
 fn some_requests_are_never_continued() {
     let schema = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": {} } });
     let cases = [
-        ("JSON asked for", json!({ "response_format": { "type": "json_object" } }), false),
+        ("JSON asked for [G2]", json!({ "response_format": { "type": "json_object" } }), false),
         ("a schema asked for", json!({ "response_format": schema }), false),
         ("text asked for", json!({ "response_format": { "type": "text" } }), true),
-        ("two answers", json!({ "n": 2 }), false),
+        ("two answers [G1]", json!({ "n": 2 }), false),
         ("one answer", json!({ "n": 1 }), true),
         ("logprobs", json!({ "logprobs": true, "top_logprobs": 2 }), false),
         ("no logprobs", json!({ "logprobs": false }), true),

@@ -25,6 +25,7 @@ fn unasked(config: impl Fn(Config) -> Config) -> (ScriptedUpstream, Proxy) {
     (upstream, proxy)
 }
 
+// [E2, E5, E6, E8]
 #[test]
 fn refusals_say_what_is_wrong() {
     let (upstream, proxy) = unasked(|c| c.set("limits", "request_body", "\"4KiB\""));
@@ -73,6 +74,7 @@ fn a_body_past_the_limit_is_refused_before_it_is_read() {
     client.response().assert_error(413);
 }
 
+// [E1, E8]
 #[test]
 fn malformed_heads_are_refused_and_the_connection_closed() {
     let (upstream, proxy) = unasked(|c| c);
@@ -173,6 +175,7 @@ fn connection_close_is_kept() {
     client.wait_closed(PROMPT);
 }
 
+// [W1, W10]
 #[test]
 fn an_http_1_0_client_sees_a_cut_answer_reset_and_a_whole_one_closed() {
     let begun = vec![Step::Send(beginning(&["Hel"])), Step::Pause(ms(20)), Step::Fin];
@@ -197,6 +200,7 @@ fn an_idle_connection_is_closed_in_time() {
     client.wait_closed(ms(1500));
 }
 
+// [H3, H7]
 #[test]
 fn a_request_id_is_taken_over_or_made() {
     let upstream = ScriptedUpstream::always(plain("one"));
@@ -205,11 +209,22 @@ fn a_request_id_is_taken_over_or_made() {
     let mut client = proxy.connect();
     let own = client.post_with(CHAT, &[("X-Request-Id", "mine-1")], body.as_bytes()).response();
     assert_eq!(own.header("x-request-id"), Some("mine-1"));
+    let longest = "i".repeat(128);
+    let asked = [
+        ("at the limit", longest.clone(), true),
+        ("past it", longest + "i", false),
+        ("a space", "a b".to_owned(), false),
+    ];
+    for (name, id, is_taken) in asked {
+        let response = client.post_with(CHAT, &[("X-Request-Id", &id)], body.as_bytes()).response();
+        assert_eq!(response.header("x-request-id") == Some(&*id), is_taken, "{name}");
+    }
     let made: Vec<_> = (0..2).map(|_| client.ask(&ask_plain("chat")).response()).collect();
     let ids: Vec<_> = made.iter().map(|r| r.header("x-request-id").unwrap()).collect();
     assert_ne!(ids[0], ids[1]);
 }
 
+// [W6]
 #[test]
 fn heartbeats_come_between_frames_and_never_before_the_head() {
     let (begin, gate) = (Gate::new(), Gate::new());

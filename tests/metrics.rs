@@ -151,21 +151,21 @@ fn every_metric_of_the_table_is_seen() {
     let dir = tempfile::tempdir().unwrap();
     let bad_frame = [beginning(&["a"]), ch(openai::ev("{\"id\":"))].concat();
     let rest = [ch(chunk("b")), ch(openai::finish("stop")), ch(openai::done())].concat();
-    let first = ScriptedUpstream::new(vec![vec![
-        Step::Send(bad_frame),
-        Step::Pause(ms(20)),
-        Step::Send(rest),
-        Step::Send(b"0\r\n\r\n".to_vec()),
-    ]]);
-    let config = watched(Config::chat([&first.addr]), dir.path());
-    let proxy = Proxy::start(&config);
+    let odd =
+        vec![Step::Send(bad_frame), Step::Pause(ms(20)), Step::Send(rest), Step::Send(b"0\r\n\r\n".to_vec())];
+    let second = ScriptedUpstream::new(vec![send(openai::stream(&["x"])), odd]);
+    let config = watched(Config::chat([&closed_port(), &second.addr]), dir.path());
+    let proxy = Proxy::start(&config.set("routes.chat", "cooldown", "{ failures = 1, open = \"60s\" }"));
+    proxy.ask(&ask("chat")).response().assert_success("x");
     proxy.ask(&ask("chat")).response().assert_success("ab");
     let text = wait_for_metrics(
         &proxy,
         &[
+            "baton_attempts_total{target=\"up1/model-1\",kind=\"initial\",result=\"connect_failed\"} 1",
+            "baton_targets_skipped_total{target=\"up1/model-1\",reason=\"cooling_down\"} 1",
             "baton_frames_skipped_total{reason=\"undecodable\"} 1",
-            "baton_inter_token_seconds_count{target=\"up1/model-1\"} 1",
-            "baton_stream_outcomes_total{route=\"chat\",outcome=\"success\"} 1",
+            "baton_inter_token_seconds_count{target=\"up2/model-2\"} 1",
+            "baton_stream_outcomes_total{route=\"chat\",outcome=\"success\"} 2",
             "baton_log_lines_dropped_total{log=\"access\"} 0",
         ],
     );
@@ -177,6 +177,7 @@ fn every_metric_of_the_table_is_seen() {
     assert!(bounds.len() > 10 && bounds[0].contains("le=\"0.001\""), "{bounds:?}");
 }
 
+// [E7]
 #[test]
 fn requests_without_a_route_share_one_label() {
     let dir = tempfile::tempdir().unwrap();
@@ -280,6 +281,50 @@ fn a_target_that_cools_down_is_told_of() {
     let status: Value = serde_json::from_slice(&admin(&proxy, "/status").body).unwrap();
     assert_has(&status["targets"][0], json!({ "target": "up1/model-1", "state": "open" }));
     assert!(status["targets"][0]["for_ms"].as_u64().unwrap() > 1000, "{status}");
+}
+
+/// A failure behind a 200 counts against its target; a client that leaves and a 4xx do not; an answer forgets.
+// [K4, K5]
+#[test]
+fn only_what_lies_with_a_target_takes_it_out_of_rotation() {
+    let dir = tempfile::tempdir().unwrap();
+    let cut = || vec![Step::Send(beginning(&["Hel"])), Step::Fin];
+    let in_band = [beginning(&["Hel"]), ch(openai::error("no", "server_error", &json!(502)))].concat();
+    let refusal = r#"{"error":{"message":"no"}}"#;
+    let first = ScriptedUpstream::new(vec![
+        cut(),
+        send(openai::stream(&["Hello"])),
+        cut(),
+        vec![Step::Send(beginning(&["Hel"])), Step::PauseUntilPeerCloses(PATIENCE)],
+        send(openai::response("400 Bad Request", "application/json", refusal)),
+        send(in_band),
+    ]);
+    let second = ScriptedUpstream::always(send(stream_as("chatcmpl-b", "m", &["lo"])));
+    let config = watched(Config::chat([&first.addr, &second.addr]), dir.path()).set(
+        "routes.chat",
+        "cooldown",
+        "{ failures = 2, open = \"60s\" }",
+    );
+    let proxy = Proxy::start(&config);
+    let ask_for = |text: &str| proxy.ask(&ask("chat")).response().assert_success(text);
+    ask_for("Hello");
+    ask_for("Hello");
+    ask_for("Hello");
+    let mut leaving = proxy.ask(&ask("chat"));
+    let mut response = leaving.head();
+    leaving.read_text(&mut response, "Hel");
+    leaving.leave();
+    wait_for_metrics(&proxy, &["baton_stream_outcomes_total{route=\"chat\",outcome=\"client_aborted\"} 1"]);
+    assert_eq!(proxy.ask(&ask("chat")).response().status, 400);
+    wait_for_metrics(&proxy, &["baton_target_state{target=\"up1/model-1\"} 0"]);
+    ask_for("Hello");
+    wait_for_metrics(&proxy, &["baton_target_state{target=\"up1/model-1\"} 2"]);
+    ask_for("lo");
+    wait_for_metrics(
+        &proxy,
+        &["baton_targets_skipped_total{target=\"up1/model-1\",reason=\"cooling_down\"} 1"],
+    );
+    assert_eq!(first.request_count(), 6);
 }
 
 #[test]

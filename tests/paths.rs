@@ -33,6 +33,7 @@ fn refusal(status: &str, headers: &[(&str, &str)], word: &str) -> Vec<Step> {
     ))
 }
 
+// [H1, H2]
 #[test]
 fn credentials_and_hop_headers_of_the_client_stay_here() {
     let upstream = ScriptedUpstream::new(vec![plain("Hello")]);
@@ -74,6 +75,7 @@ fn credentials_and_hop_headers_of_the_client_stay_here() {
     assert_eq!((asked.method.as_str(), asked.target.as_str()), ("POST", "/v1/chat/completions"));
 }
 
+// [H2, H4]
 #[test]
 fn an_upstream_has_its_own_header_and_query() {
     let upstream = ScriptedUpstream::new(vec![plain("Hello")]);
@@ -81,11 +83,13 @@ fn an_upstream_has_its_own_header_and_query() {
         .set("upstreams.up1", "auth_header", "\"api-key\"")
         .set("upstreams.up1", "headers", "{ x-team = \"blue\" }")
         .set("upstreams.up1", "query", "{ api-version = \"2026-05-01\" }");
-    assert_eq!(Proxy::start(&config).ask(&ask_plain("chat")).response().status, 200);
+    let body = ask_plain("chat").to_string();
+    let own = format!("{CHAT}?trace=on");
+    assert_eq!(Proxy::start(&config).connect().post(&own, body.as_bytes()).response().status, 200);
     let asked = upstream.requests().remove(0);
     assert_eq!((asked.header("api-key"), asked.header("authorization")), (Some("key-of-up1"), None));
     assert_eq!(asked.header("x-team"), Some("blue"));
-    assert_eq!(asked.target, "/v1/chat/completions?api-version=2026-05-01");
+    assert_eq!(asked.target, "/v1/chat/completions?trace=on&api-version=2026-05-01");
 }
 
 fn hex_of(token: &str) -> String {
@@ -95,6 +99,7 @@ fn hex_of(token: &str) -> String {
     })
 }
 
+// [E3, E4]
 #[test]
 fn keys_are_asked_for_and_bound_to_routes() {
     let upstream = ScriptedUpstream::always(plain("Hello"));
@@ -174,6 +179,7 @@ fn other_paths_are_relayed_with_retries() {
     }
 }
 
+// [W11]
 #[test]
 fn other_paths_fall_back_and_a_cut_stays_a_cut() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\nContent-Length: 100\r\n\r\nhalf".to_vec();
@@ -203,6 +209,7 @@ fn what_is_the_clients_fault_is_forwarded_unchanged() {
     }
 }
 
+// [B10, E11]
 #[test]
 fn what_concerns_our_own_key_is_told_in_our_words() {
     for status in ["401 Unauthorized", "402 Payment Required", "403 Forbidden"] {
@@ -253,6 +260,7 @@ fn when_all_is_spent_the_last_answer_is_told() {
     assert_eq!(response.assert_error(500)["message"], "second");
 }
 
+// [E14, E15, E16]
 #[test]
 fn when_nobody_answers_the_client_is_told_so() {
     let silent = ScriptedUpstream::always(vec![Step::PauseUntilPeerCloses(PATIENCE)]);
@@ -304,6 +312,7 @@ fn connections_are_used_again_and_turns_are_taken() {
     assert_eq!((first.connection_count(), second.connection_count()), (1, 1));
 }
 
+// [B14]
 #[test]
 fn a_plain_answer_past_the_limit_falls_back_and_one_below_passes() {
     let first = ScriptedUpstream::always(plain(&"x".repeat(100_000)));

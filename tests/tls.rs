@@ -198,6 +198,7 @@ fn a_tls_client_that_stops_reading_stops_its_https_upstream_and_loses_nothing() 
     assert_eq!(second.connection_count(), 0);
 }
 
+// [B17, D1]
 #[test]
 fn a_tls_fault_falls_back_unless_told_otherwise() {
     let (pair, stranger) = (Pair::new(), Pair::new());

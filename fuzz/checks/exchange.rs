@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::exchange::{
-    AttemptId, Breakers, Exchange, Fact, Fault, HOLD_BYTES, Input, Intake, IntakeLimits, Limits, Output,
-    Plan, Request, Shape, Target,
+    AttemptId, Breakers, Exchange, Fact, Facts, Fault, HOLD_BYTES, Input, Intake, IntakeLimits, Limits,
+    Output, Plan, Request, Shape, Target,
 };
 use baton::http1::HeadLimits;
 use baton::policy::cooldown::{self, Admission};
@@ -118,13 +118,13 @@ impl Owner {
                 self.read(b"data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n")
             }
             b'f' | b'r' => {
-                let mut facts = Vec::new();
+                let mut facts = Facts::new();
                 if let Some((intake, _)) = self.intakes.get_mut(self.current) {
                     intake.end_of_input(*what == b'r', &mut facts);
                 }
                 self.tell(facts);
             }
-            b'x' => self.tell(vec![Fact::Failed(fault(number()))]),
+            b'x' => self.tell(Facts::from_iter([Fact::Failed(fault(number()))])),
             b'@' => self.current = usize::try_from(number()).unwrap_or(0),
             b't' => self.pass(MS(number())),
             b'l' => self.exchange.handle_timeout(self.now),
@@ -140,14 +140,14 @@ impl Owner {
     }
 
     fn read(&mut self, bytes: &[u8]) {
-        let mut facts = Vec::new();
+        let mut facts = Facts::new();
         if let Some((intake, _)) = self.intakes.get_mut(self.current) {
             intake.feed(Bytes::copy_from_slice(bytes), &mut facts);
         }
         self.tell(facts);
     }
 
-    fn tell(&mut self, facts: Vec<Fact>) {
+    fn tell(&mut self, facts: Facts) {
         let attempt = AttemptId(u32::try_from(self.current).unwrap_or(u32::MAX));
         self.input(Input::Upstream { attempt, facts });
     }

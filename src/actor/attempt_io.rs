@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ractor::ActorRef;
+use smallvec::smallvec;
 
 use super::call::request_head;
 use super::client::CreditRef;
@@ -21,7 +22,7 @@ use super::guard::{Guard, Mode};
 use super::stream::StreamMsg;
 use super::turn;
 use super::upstream::UpstreamArgs;
-use crate::exchange::{AttemptId, Fact, Fault, Intake};
+use crate::exchange::{AttemptId, Fact, Facts, Fault, Intake};
 use crate::net::clock;
 use crate::net::task::within;
 use crate::net::{Connection, Gather, connect, resolver, tls};
@@ -32,31 +33,49 @@ const STALE_MAX: Duration = Duration::from_secs(1);
 
 /// Runs one attempt to its end.
 pub async fn run(args: UpstreamArgs) {
-    let reporter = Reporter {
-        attempt: args.attempt,
-        stream: args.stream.clone(),
-        credit: args.credit.clone(),
-        guard: Rc::clone(&args.guard),
-    };
-    let core = Rc::clone(&args.core);
-    let (connection, is_pooled) = match connection(&args, &core).await {
-        Ok(connection) => connection,
-        Err(fault) => return reporter.report(vec![Fact::Failed(fault)]),
-    };
-    if !args.guard.connected(connection.shutdown.clone()) {
-        return;
-    }
-    let upstream = &core.shared.config.upstreams[args.upstream];
-    let mut request = Gather::new();
-    let length = args.body.iter().map(Bytes::len).sum();
-    request.push(request_head(&args.call, upstream, length));
-    request.push_all(args.body);
-    let intake = Intake::new(args.shape, core.intake_limits());
-    let reusable = converse(connection, request, intake, is_pooled, &reporter, &core).await;
-    args.guard.over();
+    let (core, upstream) = (Rc::clone(&args.core), args.upstream);
+    // Boxed: once the request is on its way the task should not go on carrying what led there.
+    let Some(begun) = Box::pin(begin(args)).await else { return };
+    let guard = Rc::clone(&begun.reporter.guard);
+    let reusable = converse(begun, &core).await;
+    guard.over();
     if let Some(connection) = reusable {
-        core.pools[args.upstream].borrow_mut().put(connection, clock::now());
+        core.pools[upstream].borrow_mut().put(connection, clock::now());
     }
+}
+
+/// A request that is ready to be written, and where its answer goes.
+struct Begun {
+    connection: Connection,
+    /// The connection was used before.
+    is_pooled: bool,
+    request: Gather,
+    intake: Intake,
+    reporter: Reporter,
+}
+
+/// None: there is no connection, which was reported, or it is not wanted any more.
+async fn begin(args: UpstreamArgs) -> Option<Begun> {
+    let core = Rc::clone(&args.core);
+    let connected = connection(&args, &core).await;
+    let UpstreamArgs { attempt, upstream, shape, body, call, stream, credit, guard, .. } = args;
+    let reporter = Reporter { attempt, stream, credit, guard: Rc::clone(&guard) };
+    let (connection, is_pooled) = match connected {
+        Ok(connected) => connected,
+        Err(fault) => {
+            reporter.report(smallvec![Fact::Failed(fault)]);
+            return None;
+        }
+    };
+    if !guard.connected(connection.shutdown.clone()) {
+        return None;
+    }
+    let mut request = Gather::new();
+    let length = body.iter().map(Bytes::len).sum();
+    request.push(request_head(&call, &core.shared.config.upstreams[upstream], length));
+    request.push_all(body);
+    let intake = Intake::new(shape, core.intake_limits());
+    Some(Begun { connection, is_pooled, request, intake, reporter })
 }
 
 /// A pooled connection, or a new one; true: it was used before.
@@ -126,14 +145,8 @@ async fn dial(args: &UpstreamArgs, core: &Context) -> Result<Connection, Fault> 
 }
 
 /// Writes the request and reads the response. Some: the connection may carry another request.
-async fn converse(
-    connection: Connection,
-    mut request: Gather,
-    mut intake: Intake,
-    is_pooled: bool,
-    reporter: &Reporter,
-    core: &Context,
-) -> Option<Connection> {
+async fn converse(begun: Begun, core: &Context) -> Option<Connection> {
+    let Begun { connection, is_pooled, mut request, mut intake, reporter } = begun;
     let Connection { mut read, mut write, shutdown } = connection;
     let mut written: Option<io::Result<()>> = None;
     let pending = core.shared.budget.lease(core.core);
@@ -155,7 +168,7 @@ async fn converse(
             if reporter.guard.mode() == Mode::Cancelled {
                 break;
             }
-            let mut facts = Vec::with_capacity(2);
+            let mut facts = Facts::new();
             match arrived {
                 Ok(chunk) if !chunk.is_empty() => {
                     if let Some(observer) = &core.shared.observer {
@@ -195,7 +208,7 @@ struct Reporter {
 
 impl Reporter {
     /// Casts what one read gave. Its bytes count as not yet written from now on.
-    fn report(&self, facts: Vec<Fact>) {
+    fn report(&self, facts: Facts) {
         if facts.is_empty() || self.guard.mode() != Mode::Live {
             return;
         }

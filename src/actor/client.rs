@@ -6,7 +6,6 @@
 //! A port that is dropped before the end was sent tells the task so: its `Stream` died.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -55,7 +54,7 @@ impl Writer {
 }
 
 struct Shared {
-    items: RefCell<VecDeque<ToClient>>,
+    items: RefCell<SmallVec<[ToClient; 1]>>,
     reply: RefCell<Reply>,
     writer: Rc<RefCell<Writer>>,
     /// How far the response is, as encoded into the writer.
@@ -111,7 +110,7 @@ impl ClientPort {
             ToClient::Body(slices) if self.shared.is_writing() => ToClient::Body(detached(slices)),
             item => item,
         };
-        self.shared.items.borrow_mut().push_back(item);
+        self.shared.items.borrow_mut().push(item);
     }
 
     /// Has all that was sent written: what the socket takes at once is, when this returns.
@@ -160,7 +159,7 @@ impl ClientPort {
 impl Drop for ClientPort {
     fn drop(&mut self) {
         if !self.shared.has_ended.get() {
-            self.shared.items.borrow_mut().push_back(ToClient::Orphaned);
+            self.shared.items.borrow_mut().push(ToClient::Orphaned);
             self.shared.wake();
         }
     }

@@ -54,6 +54,7 @@ fn code(mode: ContinuationMode) -> u8 {
 mod tests {
     use super::*;
 
+    // [A18]
     #[test]
     fn a_demotion_is_seen_once_and_stays() {
         let modes = Modes::new(MODES.into_iter());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use send_wrapper::SendWrapper;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::budget::Lease;
 use super::call::Call;
@@ -17,7 +17,7 @@ use super::timers::TimerId;
 use super::turn;
 use super::upstream::{Upstream, UpstreamArgs, UpstreamMsg};
 use crate::exchange::{
-    AttemptId, Breakers, Exchange, Fact, Fault, Input, Output, Plan, Record, Request, Shape,
+    AttemptId, Breakers, Exchange, Fact, Facts, Fault, Input, Output, Plan, Record, Request, Shape,
 };
 use crate::net::clock;
 use crate::policy::balance;
@@ -53,7 +53,7 @@ pub enum StreamMsg {
     /// What an attempt's task read, one read at a time; `bytes` of bodies are in it.
     Upstream {
         attempt: AttemptId,
-        facts: Vec<Fact>,
+        facts: Facts,
         bytes: usize,
     },
     /// An attempt's actor ended without having been let go. Cast to self, so that it stands behind what the
@@ -166,7 +166,7 @@ impl Actor for Stream {
                 state.ledger.content(state.exchange.content_frames(), now);
             }
             StreamMsg::UpstreamDied { attempt } => {
-                let facts = vec![Fact::Failed(Fault::Died)];
+                let facts = smallvec![Fact::Failed(Fault::Died)];
                 state.take(Input::Upstream { attempt, facts }, now);
             }
             StreamMsg::ClientGone => {
@@ -304,7 +304,7 @@ impl StreamState {
             }
             Err(error) => {
                 tracing::error!(request_id = &*self.call.request_id, %error, "an Upstream could not be started");
-                self.take(Input::Upstream { attempt, facts: vec![Fact::Failed(Fault::Died)] }, now);
+                self.take(Input::Upstream { attempt, facts: smallvec![Fact::Failed(Fault::Died)] }, now);
             }
         }
     }

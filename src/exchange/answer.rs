@@ -168,7 +168,7 @@ impl Exchange {
         let Some(frames) = reader.completion_to_frames(&body, include_usage) else {
             return self.attempt_failed(Cause::NotAnAnswer, now);
         };
-        self.on_frames(id, frames, now, reader);
+        self.on_frames(id, frames.into(), now, reader);
         let done = Read { frame: crate::sse::Frame::default(), reading: Reading::Done };
         self.on_read_of(id, done, now);
     }

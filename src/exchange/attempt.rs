@@ -11,12 +11,15 @@ use super::{AttemptId, Kind, Shape};
 use crate::http1::ResponseHead;
 use crate::policy::Timeouts;
 use crate::policy::cooldown::Ticket;
+use crate::protocol::openai_chat::{Read, Template};
 use crate::protocol::{Delta, Finish, Usage};
 use crate::sse::Frame;
 use crate::time::{Deadline, MonoTime};
 
 /// The most choices that one answer may have (OpenAI's own limit on `n`).
 const CHOICES_MAX: usize = 128;
+/// How often an attempt's template is replaced: frames of some servers differ in more than their text. Arbitrary.
+const TEMPLATES_MAX: u32 = 8;
 /// Pieces of a body below this are copied together. Arbitrary: the first size of a read buffer.
 const SLIVER_BYTES: usize = 4096;
 
@@ -64,6 +67,9 @@ pub(super) struct Attempt {
     /// The body ended properly.
     pub is_ended: bool,
     pub usage: Option<Usage>,
+    /// What its frames look like around their text.
+    pub template: Option<Template>,
+    pub templates: u32,
     pub bad_frames_in_row: u8,
     /// By when the body must end, once the answer seems to have.
     pub settle: Deadline,
@@ -121,6 +127,8 @@ impl Attempt {
             is_done: false,
             is_ended: false,
             usage: None,
+            template: None,
+            templates: 0,
             bad_frames_in_row: 0,
             settle: Deadline::NEVER,
             error_body: Deadline::NEVER,
@@ -156,6 +164,31 @@ impl Attempt {
             }
         }
         true
+    }
+
+    /// Whether its frames go to the client untouched, one by one.
+    pub fn is_forwarded(&self) -> bool {
+        let is_open = self.is_writing && self.seam.is_none() && self.held.is_empty();
+        is_open && self.kind != Kind::MidStreamFallback && !self.is_done
+    }
+
+    /// Remembers what its frames look like, once they are forwarded as they are.
+    pub fn learn(&mut self, read: &Read) {
+        if self.is_forwarded()
+            && self.templates < TEMPLATES_MAX
+            && let Some(template) = Template::of(read)
+        {
+            self.templates += 1;
+            self.template = Some(template);
+        }
+    }
+
+    /// As [`Self::note`], of a further frame that is nothing but text of a choice that was noted before.
+    pub fn note_token(&mut self, now: MonoTime) {
+        self.bad_frames_in_row = 0;
+        self.content_frames += 1;
+        self.forwarded_frames += 1;
+        self.progress = now;
     }
 
     /// Every choice that was seen, and at least `wanted` of them, has a finish_reason. Behind `[DONE]` no further

@@ -8,7 +8,7 @@ use super::edit::{self, Edit};
 use super::escaped::units;
 use super::machine::Exchange;
 use super::seam::{SeamKind, Step};
-use super::{Cause, Kind, Output, Record, StreamOutcome};
+use super::{AttemptId, Cause, Kind, Output, Record, StreamOutcome};
 use crate::protocol::{Delta, Span};
 use crate::sse::{DONE, Frame};
 use crate::time::MonoTime;
@@ -51,6 +51,24 @@ impl Exchange {
         self.ledger.text_bytes += text_bytes + joint.len();
         self.partial.note(&frame, &delta, joint);
         self.chunk.extend(edit::apply(frame, &mut edits));
+    }
+
+    /// Forwards a frame that differs in nothing but its text from an earlier one of the attempt, without reading it
+    /// again. Otherwise gives it back.
+    pub(super) fn on_token(&mut self, id: AttemptId, frame: Frame, now: MonoTime) -> Option<Frame> {
+        let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.id == id) else {
+            return Some(frame);
+        };
+        let text = attempt.template.as_ref().and_then(|template| template.text(&frame));
+        let Some(text) = text.filter(|_| attempt.is_forwarded() && self.committed.is_some()) else {
+            return Some(frame);
+        };
+        attempt.note_token(now);
+        self.ledger.text_bytes += text.end - text.start;
+        self.partial.note_text(&frame, text);
+        self.chunk.extend(frame.into_wire());
+        self.check_complete(now);
+        None
     }
 
     /// Keeps what the stream's frames call themselves, from the first that does: some begin with an empty id, null

@@ -34,7 +34,7 @@ impl Exchange {
         self.attempts += 1;
         self.first_position.get_or_insert(self.position);
         let timeouts = self.plan.targets[target].timeouts;
-        let mut opened = Box::new(Attempt::new(attempt, target, kind, timeouts, now));
+        let mut opened = Attempt::new(attempt, target, kind, timeouts, now);
         opened.ticket = ticket;
         self.attempt = Some(opened);
         let fresh = self.redialled;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::protocol::Span;
-use crate::sse::{Frame, PREFIX, SUFFIX};
+use crate::sse::{Frame, PREFIX, SUFFIX, Wire};
 
 /// Puts `with` in the place of a span of the payload; empty: cuts it out.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ impl Edit {
 }
 
 /// The frame with the edits made. Edits must not overlap; an empty list gives the frame back as it was.
-pub fn apply(frame: Frame, edits: &mut SmallVec<[Edit; 4]>) -> SmallVec<[Bytes; 3]> {
+pub fn apply(frame: Frame, edits: &mut SmallVec<[Edit; 4]>) -> Wire {
     if edits.is_empty() {
         return frame.into_wire();
     }

@@ -3,13 +3,14 @@
 //! Sans-IO: fed with reads, answers with [`Fact`]s in order. Frames and bodies are slices of the reads.
 
 use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
 
-use super::{Fact, Fault, Shape};
+use super::{Fact, Facts, Fault, Shape};
 use crate::error::Code;
 use crate::http1::coding::CodingDecoder;
 use crate::http1::{Decoded, Decoder, Framing, HeadLimits, HeadReader, Headers, Method, ResponseHead};
 use crate::protocol::openai_chat::{Sniffed, sniff, sniff_labelled};
-use crate::sse::Framer;
+use crate::sse::{Frame, Framer};
 
 #[derive(Clone, Copy, Debug)]
 pub struct IntakeLimits {
@@ -66,7 +67,7 @@ impl Intake {
     }
 
     /// Takes one read.
-    pub fn feed(&mut self, mut chunk: Bytes, facts: &mut Vec<Fact>) {
+    pub fn feed(&mut self, mut chunk: Bytes, facts: &mut Facts) {
         self.has_begun |= !chunk.is_empty();
         if let State::Ended { clean } = &mut self.state {
             *clean &= chunk.is_empty();
@@ -84,7 +85,7 @@ impl Intake {
     }
 
     /// The connection ended: `is_reset` if not by a FIN.
-    pub fn end_of_input(&mut self, is_reset: bool, facts: &mut Vec<Fact>) {
+    pub fn end_of_input(&mut self, is_reset: bool, facts: &mut Facts) {
         match &self.state {
             State::Head(_) => {
                 let fault = if self.has_begun { Fault::Cut } else { Fault::ClosedEarly };
@@ -127,7 +128,7 @@ impl Intake {
     }
 
     /// Reads heads until the final one is there. False: there is nothing more to read now.
-    fn read_head(&mut self, facts: &mut Vec<Fact>) -> bool {
+    fn read_head(&mut self, facts: &mut Facts) -> bool {
         let State::Head(reader) = &mut self.state else { return false };
         let head = match reader.response(&mut self.unread, &Method::Post) {
             Ok(Some(head)) => head,
@@ -155,7 +156,7 @@ impl Intake {
         }
     }
 
-    fn begin_body(&mut self, mut head: ResponseHead, facts: &mut Vec<Fact>) -> bool {
+    fn begin_body(&mut self, mut head: ResponseHead, facts: &mut Facts) -> bool {
         let coding = match head.headers.get("content-encoding").map(|value| CodingDecoder::new(value)) {
             None => None,
             Some(Ok(coding)) => {
@@ -181,7 +182,7 @@ impl Intake {
         true
     }
 
-    fn read_body(&mut self, mut chunk: Bytes, facts: &mut Vec<Fact>) {
+    fn read_body(&mut self, mut chunk: Bytes, facts: &mut Facts) {
         loop {
             let State::Body { decoder, coding, .. } = &mut self.state else { return };
             let data = match decoder.decode(&mut chunk) {
@@ -201,15 +202,12 @@ impl Intake {
         }
     }
 
-    fn take_data(&mut self, data: Bytes, facts: &mut Vec<Fact>) {
+    fn take_data(&mut self, data: Bytes, facts: &mut Facts) {
         let State::Body { kind, .. } = &mut self.state else { return };
         match kind {
             Kind::Bytes => facts.push(Fact::Bytes(data)),
             Kind::Stream(framer) => {
-                let mut frames = Vec::new();
-                let fed = framer.feed(data, &mut frames);
-                push_frames(frames, facts);
-                if fed.is_err() {
+                if frames_to(facts, |frames| framer.feed(data, frames)).is_err() {
                     self.fail(Fault::TooLarge, facts);
                 }
             }
@@ -239,22 +237,20 @@ impl Intake {
     }
 
     /// The body ended properly.
-    fn end(&mut self, clean: bool, facts: &mut Vec<Fact>) {
+    fn end(&mut self, clean: bool, facts: &mut Facts) {
         if let State::Body { coding: Some(coding), .. } = &mut self.state
             && coding.finish().is_err()
         {
             return self.fail(Fault::Cut, facts);
         }
         if let State::Body { kind: Kind::Stream(framer), .. } = &mut self.state {
-            let mut frames = Vec::new();
-            framer.finish(&mut frames);
-            push_frames(frames, facts);
+            frames_to(facts, |frames| framer.finish(frames));
         }
         self.state = State::Ended { clean };
         facts.push(Fact::Ended);
     }
 
-    fn fail(&mut self, fault: Fault, facts: &mut Vec<Fact>) {
+    fn fail(&mut self, fault: Fault, facts: &mut Facts) {
         self.state = State::Failed;
         facts.push(Fact::Failed(fault));
     }
@@ -267,15 +263,16 @@ fn is_event_stream(content_type: &[u8]) -> bool {
 }
 
 /// Adds frames to those that the last fact holds already: one batch a read.
-fn push_frames(mut frames: Vec<crate::sse::Frame>, facts: &mut Vec<Fact>) {
-    if frames.is_empty() {
-        return;
-    }
+fn frames_to<T>(facts: &mut Facts, add: impl FnOnce(&mut SmallVec<[Frame; 1]>) -> T) -> T {
     if let Some(Fact::Frames(batch)) = facts.last_mut() {
-        batch.append(&mut frames);
-    } else {
-        facts.push(Fact::Frames(frames));
+        return add(batch);
     }
+    let mut batch = SmallVec::new();
+    let added = add(&mut batch);
+    if !batch.is_empty() {
+        facts.push(Fact::Frames(batch));
+    }
+    added
 }
 
 fn without_coding(headers: &Headers) -> Headers {

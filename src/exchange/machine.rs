@@ -12,7 +12,9 @@ use super::attempt::Attempt;
 use super::breakers::Breakers;
 use super::invariants::Ledger;
 use super::partial::Partial;
-use super::{AttemptId, Cause, Fact, Input, Kind, Output, Plan, Record, Request, Shape, StreamOutcome};
+use super::{
+    AttemptId, Cause, Fact, Facts, Input, Kind, Output, Plan, Record, Request, Shape, StreamOutcome,
+};
 use crate::policy::balance::Order;
 use crate::policy::{ContinuationMode, FailureMode};
 use crate::protocol::Usage;
@@ -55,7 +57,7 @@ pub struct Exchange {
     pub(super) unix_at_start: u64,
     pub(super) total: Deadline,
     pub(super) seed: u64,
-    pub(super) attempt: Option<Box<Attempt>>,
+    pub(super) attempt: Option<Attempt>,
     pub(super) attempts: u32,
     /// The place of the first target that was asked: only that one is retried.
     pub(super) first_position: Option<usize>,
@@ -87,6 +89,8 @@ pub struct Exchange {
     pub(super) last_write: MonoTime,
     /// What this step has for the client: it goes out as one chunk.
     pub(super) chunk: SmallVec<[Bytes; 4]>,
+    /// The next output, beside those behind it: most steps have one, which then needs no list.
+    next_output: Option<Output>,
     outputs: VecDeque<Output>,
     pub(super) ledger: Ledger,
     pub(super) outcome: Option<StreamOutcome>,
@@ -144,6 +148,7 @@ impl Exchange {
             window_full: false,
             last_write: now,
             chunk: SmallVec::new(),
+            next_output: None,
             outputs: VecDeque::new(),
             ledger: Ledger::default(),
             outcome: None,
@@ -173,7 +178,9 @@ impl Exchange {
 
     /// The next effect to carry out.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let next = self.next_output.take()?;
+        self.next_output = self.outputs.pop_front();
+        Some(next)
     }
 
     /// How it ended, once it has.
@@ -186,7 +193,7 @@ impl Exchange {
     pub fn held_bytes(&self) -> usize {
         let of_attempt = |attempt: &Attempt| attempt.held_bytes + attempt.body_bytes;
         let answer = self.last_answer.as_ref().map_or(0, |answer| answer.body.len());
-        self.attempt.as_deref().map_or(0, of_attempt) + answer + self.partial.text().len()
+        self.attempt.as_ref().map_or(0, of_attempt) + answer + self.partial.text().len()
     }
 
     /// Content-bearing frames of the attempt under way so far.
@@ -194,7 +201,7 @@ impl Exchange {
         self.attempt.as_ref().map_or(0, |attempt| attempt.content_frames)
     }
 
-    fn on_facts(&mut self, id: AttemptId, facts: Vec<Fact>, now: MonoTime, reader: &mut Reader) {
+    fn on_facts(&mut self, id: AttemptId, facts: Facts, now: MonoTime, reader: &mut Reader) {
         for fact in facts {
             if self.attempt.as_ref().is_none_or(|attempt| attempt.id != id) {
                 return;
@@ -212,16 +219,21 @@ impl Exchange {
     pub(super) fn on_frames(
         &mut self,
         id: AttemptId,
-        frames: Vec<Frame>,
+        frames: SmallVec<[Frame; 1]>,
         now: MonoTime,
         reader: &mut Reader,
     ) {
-        let mut reads = Vec::new();
         for frame in frames {
+            let Some(frame) = self.on_token(id, frame, now) else { continue };
+            let mut reads = reader.take_reads();
             reader.read(frame, &mut reads);
             for read in reads.drain(..) {
+                if let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.id == id) {
+                    attempt.learn(&read);
+                }
                 self.on_read_of(id, read, now);
             }
+            reader.keep_reads(reads);
         }
     }
 
@@ -256,7 +268,7 @@ impl Exchange {
     }
 
     /// Closes the attempt under way, if there is one.
-    pub(super) fn close_attempt(&mut self, cause: Cause, drain: bool, now: MonoTime) -> Option<Box<Attempt>> {
+    pub(super) fn close_attempt(&mut self, cause: Cause, drain: bool, now: MonoTime) -> Option<Attempt> {
         let attempt = self.attempt.take()?;
         self.report(&attempt, &cause, now);
         // Behind a proper end there is nothing left to cut.
@@ -298,7 +310,11 @@ impl Exchange {
     /// All that is to be carried out passes here.
     pub(super) fn queue(&mut self, output: Output) {
         self.ledger.note(&output);
-        self.outputs.push_back(output);
+        if self.next_output.is_none() {
+            self.next_output = Some(output);
+        } else {
+            self.outputs.push_back(output);
+        }
     }
 
     pub(super) fn record(&mut self, record: Record) {

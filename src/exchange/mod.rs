@@ -168,7 +168,7 @@ impl Kind {
 pub enum Fact {
     Head(Box<ResponseHead>),
     /// Whole frames of an event stream.
-    Frames(Vec<Frame>),
+    Frames(SmallVec<[Frame; 1]>),
     /// Bytes of a body that is no event stream.
     Bytes(Bytes),
     /// The body ended properly. Nothing follows.
@@ -176,6 +176,9 @@ pub enum Fact {
     /// It will not end properly. Nothing follows.
     Failed(Fault),
 }
+
+/// What one read brought, in order: most bring one frame.
+pub type Facts = SmallVec<[Fact; 1]>;
 
 /// Why no proper end of a response will come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,7 +203,7 @@ pub enum Fault {
 #[derive(Debug)]
 pub enum Input {
     /// What was read of an attempt, one read at a time. Facts of closed attempts are ignored.
-    Upstream { attempt: AttemptId, facts: Vec<Fact> },
+    Upstream { attempt: AttemptId, facts: Facts },
     /// The client went away: nothing reaches it any more.
     ClientGone,
     /// What was read and not yet written to the client reached the window: the upstream waits for the client.

@@ -2,8 +2,8 @@
 
 use crate::policy::RoutePolicy;
 use crate::policy::trigger::Gate;
-use crate::protocol::Delta;
 use crate::protocol::request::RequestPeek;
+use crate::protocol::{Delta, Span};
 use crate::sse::Frame;
 
 /// What was delivered of choice 0.
@@ -44,13 +44,20 @@ impl Partial {
         if self.gate.is_none() {
             self.gate = gate_of(delta);
         }
+        if !self.is_given_up() {
+            self.text.extend_from_slice(joint);
+        }
+        for span in &delta.text {
+            self.note_text(frame, *span);
+        }
+    }
+
+    /// Notes that a frame with nothing but this text is being delivered.
+    pub fn note_text(&mut self, frame: &Frame, text: Span) {
         if self.is_given_up() {
             return;
         }
-        self.text.extend_from_slice(joint);
-        for span in &delta.text {
-            frame.copy_payload(span.start, span.end, &mut self.text);
-        }
+        frame.copy_payload(text.start, text.end, &mut self.text);
         if self.text.len() > self.bytes_max {
             self.gate = Some(Gate::PartialTooLong);
             self.text = Vec::new();

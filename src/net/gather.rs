@@ -5,7 +5,6 @@
 //! * Every byte an iovec covers belongs to a slice of `slices`. A merged iovec covers several slices, which happen to
 //!   lie end to end; the kernel does not care whose they are as long as all are alive.
 
-use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::Bytes;
@@ -15,16 +14,18 @@ use smallvec::SmallVec;
 /// Most iovecs of one call: UIO_MAXIOV of Linux, writev(2); more is EINVAL.
 pub const IOVECS_MAX: usize = 1024;
 
-/// An emptied list that grew beyond this many iovecs gives its memory back (64 KiB at 16 bytes each; arbitrary).
-const IOVECS_KEPT: usize = 4 * IOVECS_MAX;
+/// An emptied list that grew beyond this many iovecs gives its memory back (12 KiB with its slices; arbitrary).
+const IOVECS_KEPT: usize = 256;
 
 /// Bytes to be written, in order, without copying them. Reusable: it is empty after a write that went well.
 #[derive(Default)]
 pub struct Gather {
-    slices: VecDeque<Bytes>,
+    slices: SmallVec<[Bytes; 4]>,
+    /// Slices before this one have been written and let go.
+    first_slice: usize,
     /// How much of the first slice has been written.
     front_written: usize,
-    iovecs: Vec<iovec>,
+    iovecs: SmallVec<[iovec; 4]>,
     /// Iovecs before this one have been written.
     first: usize,
     len: usize,
@@ -48,7 +49,7 @@ impl Gather {
             _ => self.iovecs.push(iovec { iov_base: start.cast(), iov_len: len }),
         }
         self.len += len;
-        self.slices.push_back(bytes);
+        self.slices.push(bytes);
     }
 
     pub fn push_all(&mut self, all: impl IntoIterator<Item = Bytes>) {
@@ -69,10 +70,12 @@ impl Gather {
     /// Lets go of everything that is not written.
     pub fn clear(&mut self) {
         self.slices.clear();
+        self.first_slice = 0;
         self.front_written = 0;
         self.iovecs.clear();
         if self.iovecs.capacity() > IOVECS_KEPT {
-            self.iovecs = Vec::new();
+            self.iovecs = SmallVec::new();
+            self.slices = SmallVec::new();
         }
         self.first = 0;
         self.len = 0;
@@ -99,12 +102,13 @@ impl Gather {
             self.first += 1;
         }
         self.front_written += written;
-        while let Some(front) = self.slices.front() {
+        while let Some(front) = self.slices.get_mut(self.first_slice) {
             if self.front_written < front.len() {
                 break;
             }
             self.front_written -= front.len();
-            self.slices.pop_front();
+            *front = Bytes::new();
+            self.first_slice += 1;
         }
     }
 
@@ -120,7 +124,7 @@ impl Gather {
         let mut peeked = SmallVec::new();
         let mut left = bytes_max;
         let mut skip = self.front_written;
-        for slice in self.slices.iter().take(SLICES_MAX) {
+        for slice in self.slices.iter().skip(self.first_slice).take(SLICES_MAX) {
             let rest = slice.get(skip..).unwrap_or_default();
             skip = 0;
             let part = rest.get(..left).unwrap_or(rest);

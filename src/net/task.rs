@@ -4,12 +4,14 @@
 use std::{
     any::Any,
     cell::Cell,
-    future::{Future, poll_fn},
+    future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    task::Poll,
+    pin::Pin,
+    task::{Context, Poll},
     time::Duration,
 };
+
+use pin_project_lite::pin_project;
 
 thread_local! {
     static LIVE: Cell<usize> = const { Cell::new(0) };
@@ -47,35 +49,51 @@ pub fn spawn<F>(task: F, on_panic: impl FnOnce(String) + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
-    let alive = Alive::new();
-    let guarded = async move {
-        let _alive = alive;
-        let mut task = pin!(Some(task));
-        let ended = poll_fn(|cx| {
-            let polled = catch_unwind(AssertUnwindSafe(|| match task.as_mut().as_pin_mut() {
-                Some(task) => task.poll(cx),
-                None => Poll::Ready(()),
-            }));
-            match polled {
-                Ok(poll) => poll.map(Ok),
-                Err(panic) => Poll::Ready(Err(panic)),
-            }
-        })
-        .await;
-        let dropped = catch_unwind(AssertUnwindSafe(|| task.set(None)));
-        if let Err(panic) = ended.and(dropped) {
-            let told = catch_unwind(AssertUnwindSafe(|| on_panic(panic_text(panic.as_ref()))));
-            if told.is_err() {
-                tracing::error!("the handler of a task's panic panicked itself; its owner was not told");
-            }
-        }
-    };
+    let guarded = Guarded { task: Some(task), on_panic: Some(on_panic), alive: Alive::new() };
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that starts monoio tasks, with the panic caught"
     )]
     let handle = monoio::spawn(guarded);
     drop(handle);
+}
+
+pin_project! {
+    /// A task whose panic goes no further. A future by hand, since an async block would hold the task twice: as it was
+    /// given, and as it is pinned.
+    struct Guarded<F, P> {
+        #[pin]
+        task: Option<F>,
+        on_panic: Option<P>,
+        alive: Alive,
+    }
+}
+
+impl<F: Future<Output = ()>, P: FnOnce(String)> Future for Guarded<F, P> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        let polled = catch_unwind(AssertUnwindSafe(|| match this.task.as_mut().as_pin_mut() {
+            Some(task) => task.poll(cx),
+            None => Poll::Ready(()),
+        }));
+        let ended = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(())) => Ok(()),
+            Err(panic) => Err(panic),
+        };
+        let dropped = catch_unwind(AssertUnwindSafe(|| this.task.set(None)));
+        if let Err(panic) = ended.and(dropped)
+            && let Some(on_panic) = this.on_panic.take()
+        {
+            let told = catch_unwind(AssertUnwindSafe(|| on_panic(panic_text(panic.as_ref()))));
+            if told.is_err() {
+                tracing::error!("the handler of a task's panic panicked itself; its owner was not told");
+            }
+        }
+        Poll::Ready(())
+    }
 }
 
 /// The future's output, or None if it is not there in time. Only for futures that may be dropped.

@@ -181,29 +181,29 @@ mod tests {
         let listed = Outcome::Status(Refusal { status: 400, retry_after: None, quota: false, listed: true });
         let quota = Outcome::Status(Refusal { status: 429, retry_after: None, quota: true, listed: false });
         let cases = [
-            ("refused: again", Outcome::ConnectFailed, AT_ONCE),
-            ("closed early: again", Outcome::ClosedEarly, AT_ONCE),
-            ("cut: again", Outcome::Cut, AT_ONCE),
-            ("empty: again", Outcome::Empty, AT_ONCE),
-            ("died: again", Outcome::Died, AT_ONCE),
-            ("stale: free", Outcome::StaleConnection, Verdict::Retry { wait: MS(0), free: true }),
-            ("silent: not again", Outcome::TimedOut, Verdict::Fallback),
-            ("not HTTP: not again", Outcome::Protocol, Verdict::Fallback),
-            ("garbage: not again", Outcome::Undecodable, Verdict::Fallback),
-            ("too large: not again", Outcome::TooLarge, Verdict::Fallback),
-            ("DNS: not again", Outcome::DnsFailed, Verdict::Fallback),
-            ("TLS: not again", Outcome::TlsFailed, Verdict::Fallback),
-            ("500", status(500), AT_ONCE),
-            ("529", status(529), AT_ONCE),
-            ("429 without a wait", status(429), AT_ONCE),
-            ("429: wait as told", told(429, MS(2_000)), Verdict::Retry { wait: MS(2_000), free: false }),
-            ("429: told to wait too long", told(429, MS(2_001)), Verdict::Fallback),
-            ("503: wait as told", told(503, MS(1_500)), Verdict::Retry { wait: MS(1_500), free: false }),
-            ("quota: next at once", quota, Verdict::Fallback),
-            ("400: the client's to see", status(400), Verdict::Forward),
-            ("408: the client's to see", status(408), Verdict::Forward),
-            ("listed 400: next", listed, Verdict::Fallback),
-            ("deadline: over", Outcome::DeadlinePassed, Verdict::Fail),
+            ("refused: again [B1]", Outcome::ConnectFailed, AT_ONCE),
+            ("closed early: again [B2]", Outcome::ClosedEarly, AT_ONCE),
+            ("cut: again [B4]", Outcome::Cut, AT_ONCE),
+            ("empty: again [B15]", Outcome::Empty, AT_ONCE),
+            ("died: again [B18]", Outcome::Died, AT_ONCE),
+            ("stale: free [B3]", Outcome::StaleConnection, Verdict::Retry { wait: MS(0), free: true }),
+            ("silent: not again [B5]", Outcome::TimedOut, Verdict::Fallback),
+            ("not HTTP: not again [B12]", Outcome::Protocol, Verdict::Fallback),
+            ("garbage: not again [B13]", Outcome::Undecodable, Verdict::Fallback),
+            ("too large: not again [B14]", Outcome::TooLarge, Verdict::Fallback),
+            ("DNS: not again [B17]", Outcome::DnsFailed, Verdict::Fallback),
+            ("TLS: not again [B17]", Outcome::TlsFailed, Verdict::Fallback),
+            ("500 [B8]", status(500), AT_ONCE),
+            ("529 [B8]", status(529), AT_ONCE),
+            ("429 without a wait [B6]", status(429), AT_ONCE),
+            ("429: wait as told [B6]", told(429, MS(2_000)), Verdict::Retry { wait: MS(2_000), free: false }),
+            ("429: told to wait too long [B6]", told(429, MS(2_001)), Verdict::Fallback),
+            ("503: wait as told [B8]", told(503, MS(1_500)), Verdict::Retry { wait: MS(1_500), free: false }),
+            ("quota: next at once [B7]", quota, Verdict::Fallback),
+            ("400: the client's to see [B11]", status(400), Verdict::Forward),
+            ("408: the client's to see [B11]", status(408), Verdict::Forward),
+            ("listed 400: next [B9]", listed, Verdict::Fallback),
+            ("deadline: over [B19]", Outcome::DeadlinePassed, Verdict::Fail),
         ];
         for (name, outcome, want) in cases {
             assert_eq!(judge(outcome, &progress(), &policy()), want, "{name}");
@@ -237,6 +237,8 @@ mod tests {
     fn switches_of_the_policy_change_their_rows_only() {
         let no_429 = RoutePolicy { retry_on_429: false, ..policy() };
         assert_eq!(judge(status(429), &progress(), &no_429), Verdict::Forward);
+        let listed = Outcome::Status(Refusal { status: 429, retry_after: None, quota: false, listed: true });
+        assert_eq!(judge(listed, &progress(), &no_429), Verdict::Fallback, "listed 429: next [B9]");
         let strict = RoutePolicy { fallback_on_config_faults: false, ..policy() };
         assert_eq!(judge(Outcome::DnsFailed, &progress(), &strict), Verdict::Fail);
         let alone = Progress { only_target: true, next_target: false, ..progress() };

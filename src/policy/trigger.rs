@@ -131,15 +131,15 @@ mod tests {
     #[test]
     fn judges_every_failure() {
         let cases = [
-            ("transport", Failure::Transport, Continue),
-            ("silence", Failure::Silence, Continue),
-            ("garbage", Failure::Undecodable, Continue),
-            ("in-band 500", in_band(500), Continue),
-            ("in-band 529", in_band(529), Continue),
-            ("in-band 429", in_band(429), Continue),
-            ("in-band 400", in_band(400), Terminate(Why::RequestFault)),
-            ("in-band 499", in_band(499), Terminate(Why::RequestFault)),
-            ("listed 400", Failure::InBand { status: 400, listed: true }, Continue),
+            ("transport [A1]", Failure::Transport, Continue),
+            ("silence [A5]", Failure::Silence, Continue),
+            ("garbage [A6]", Failure::Undecodable, Continue),
+            ("in-band 500 [A8]", in_band(500), Continue),
+            ("in-band 529 [A8]", in_band(529), Continue),
+            ("in-band 429 [A9]", in_band(429), Continue),
+            ("in-band 400 [A10]", in_band(400), Terminate(Why::RequestFault)),
+            ("in-band 499 [A10]", in_band(499), Terminate(Why::RequestFault)),
+            ("listed 400 [A11]", Failure::InBand { status: 400, listed: true }, Continue),
         ];
         for (name, failure, want) in cases {
             assert_eq!(judge(failure, None, &policy()), want, "{name}");

@@ -18,6 +18,7 @@ mod choice;
 mod chunk;
 mod completion;
 mod sniff;
+mod template;
 
 use bytes::Bytes;
 use simd_json::{Buffers, Tape};
@@ -25,6 +26,7 @@ use smallvec::SmallVec;
 
 pub use completion::Body;
 pub use sniff::{Sniffed, sniff, sniff_labelled};
+pub use template::Template;
 
 use super::errors::plain_text;
 use super::scan::DEPTH_MAX;
@@ -45,6 +47,7 @@ pub struct Reader {
     joined: Vec<u8>,
     buffers: Buffers,
     tape: Tape<'static>,
+    reads: Vec<Read>,
 }
 
 /// A frame and what it says.
@@ -61,11 +64,22 @@ impl Default for Reader {
             joined: Vec::new(),
             buffers: Buffers::with_max_depth(1024, DEPTH_MAX as usize),
             tape: Tape(Vec::new()),
+            reads: Vec::new(),
         }
     }
 }
 
 impl Reader {
+    /// An empty list for [`Self::read`], to be given back: it serves from one frame to the next.
+    pub fn take_reads(&mut self) -> Vec<Read> {
+        std::mem::take(&mut self.reads)
+    }
+
+    pub fn keep_reads(&mut self, mut reads: Vec<Read>) {
+        reads.clear();
+        self.reads = reads;
+    }
+
     /// Reads one frame.
     ///
     /// `out` gets it once, with two exceptions: a frame whose data lines are each JSON, but not when joined,

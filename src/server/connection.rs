@@ -5,35 +5,25 @@ use std::future::Future;
 use std::net;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use super::account::{Asking, count_limit};
-use super::auth;
+use super::answer::{Begun, Relayed};
 use super::inbox::Inbox;
 use super::registry::{Registered, Registry};
-use super::request::{self, Arrival, BodyWait, HeadWait, NoBody};
-use super::respond::{self, Response};
-use super::routing::{self, Action};
-use crate::actor::budget::Lease;
-use crate::actor::call::Call;
-use crate::actor::client::{ClientQueue, Writer, channel};
+use super::request::{self, Arrival, HeadWait};
+use super::respond::Response;
+use crate::actor::client::Writer;
 use crate::actor::context::Context;
 use crate::actor::core::CoreMsg;
-use crate::actor::credit::Credit;
-use crate::actor::reply::{DIED, Progress, Reply};
-use crate::actor::stream::Serve;
-use crate::actor::turn;
-use crate::config::{ClientKey, Config};
+use crate::actor::reply::{DIED, Progress};
 use crate::error::{Code, ProxyError};
-use crate::exchange::{Request, Shape};
-use crate::http1::{Framing, HeadLimits, Method, RequestHead, Version};
+use crate::http1::{HeadLimits, Version};
 use crate::net::task::within;
 use crate::net::{Connection, clock, task};
-use crate::protocol::request::peek;
 use crate::telemetry::Limit;
 
 /// How long an error is left for the client to read before the connection is closed, while what the client still
@@ -49,7 +39,7 @@ pub struct Core {
 
 /// What follows a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+pub enum Next {
     KeepAlive,
     /// Close once the client has had time to read.
     Linger,
@@ -58,12 +48,12 @@ enum Next {
     Reset,
 }
 
-struct Client {
-    core: Rc<Core>,
-    inbox: Rc<Inbox>,
-    writer: Rc<RefCell<Writer>>,
-    unread: BytesMut,
-    registered: Registered,
+pub struct Client {
+    pub core: Rc<Core>,
+    pub inbox: Rc<Inbox>,
+    pub writer: Rc<RefCell<Writer>>,
+    pub unread: BytesMut,
+    pub registered: Registered,
     shutdown: crate::net::Shutdown,
 }
 
@@ -100,19 +90,23 @@ impl Client {
     async fn serve(&mut self) -> net::Shutdown {
         let mut is_first = true;
         loop {
-            let next = match self.next_request(is_first).await {
-                Arrival::Head(head) => self.answer(*head).await,
+            // Boxed: a connection that streams should carry no more than that takes.
+            let next = match Box::pin(self.next_request(is_first)).await {
+                Arrival::Head(head) => match Box::pin(self.begin(*head)).await {
+                    Begun::Answered(next) => next,
+                    Begun::Exchange(relayed) => self.relay(relayed).await,
+                },
                 Arrival::Closed => return net::Shutdown::Both,
                 Arrival::Bad(error) => {
                     let asking = Asking::unread();
                     count_limit(&self.core.context.shared, &error, Limit::HeaderTimeout);
-                    self.refuse(Version::Http11, &asking, error, true).await
+                    Box::pin(self.refuse(Version::Http11, &asking, error, true)).await
                 }
             };
             match next {
                 Next::KeepAlive if !self.core.registry.is_draining() => is_first = false,
                 Next::KeepAlive | Next::Linger => {
-                    self.linger().await;
+                    Box::pin(self.linger()).await;
                     return net::Shutdown::Both;
                 }
                 Next::Close => return net::Shutdown::Both,
@@ -125,8 +119,52 @@ impl Client {
         }
     }
 
-    fn config(&self) -> &Config {
-        &self.core.context.shared.config
+    /// Sees that what the `Stream` sends is written, until the response ends or the client is gone.
+    async fn relay(&mut self, relayed: Relayed) -> Next {
+        let next = self.relay_to_end(&relayed).await;
+        self.inbox.end_exchange();
+        relayed.queue.client_gone_unless_ended();
+        next
+    }
+
+    async fn relay_to_end(&mut self, relayed: &Relayed) -> Next {
+        let queue = &relayed.queue;
+        loop {
+            let is_client_gone = {
+                let mut next = pin!(queue.next());
+                let mut gone = pin!(self.inbox.client_gone());
+                std::future::poll_fn(|cx| {
+                    if next.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(false);
+                    }
+                    gone.as_mut().poll(cx).map(|()| true)
+                })
+                .await
+            };
+            if is_client_gone || queue.is_broken() || self.flush().await.is_err() {
+                return Next::Close;
+            }
+            queue.written();
+            let (keep_alive, ends_with_connection) = queue.ends();
+            match queue.progress() {
+                Progress::More => {}
+                Progress::Done if keep_alive => return Next::KeepAlive,
+                Progress::Done => return Next::Linger,
+                Progress::Cut if ends_with_connection => return Next::Reset,
+                Progress::Cut => return Next::Linger,
+                Progress::Unanswered => {
+                    let response = Response::from(ProxyError::new(Code::Internal, DIED));
+                    return Box::pin(self.write(
+                        relayed.version,
+                        &relayed.call.request_id,
+                        response,
+                        keep_alive,
+                        true,
+                    ))
+                    .await;
+                }
+            }
+        }
     }
 
     async fn next_request(&mut self, is_first: bool) -> Arrival {
@@ -153,234 +191,6 @@ impl Client {
         .await
     }
 
-    /// Answers one request.
-    async fn answer(&mut self, head: RequestHead) -> Next {
-        let mut asking = Asking::new(&head);
-        let shared = Arc::clone(&self.core.context.shared);
-        let with_body = head.method != Method::Head;
-        let admitted = self.admit(&head, &shared.config);
-        let (action, key) = match admitted {
-            Ok(admitted) => admitted,
-            Err(response) => {
-                return self.respond(&head, &asking, response, !has_body(&head), with_body).await;
-            }
-        };
-        asking.keyed(key);
-        if head.expect_continue && has_body(&head) && self.unread.is_empty() {
-            self.writer.borrow_mut().out.push(Bytes::from_static(respond::CONTINUE));
-            if self.flush().await.is_err() {
-                return Next::Close;
-            }
-        }
-        let lease = self.core.context.shared.budget.lease(self.core.context.core);
-        let wait = BodyWait {
-            bytes_max: shared.config.limits.request_body,
-            pause: shared.config.server.body_timeout,
-        };
-        let body = request::read_body(&self.inbox, &mut self.unread, head.framing, &wait, &lease).await;
-        let body = match body {
-            Ok(body) => body,
-            Err(NoBody::Closed) => return Next::Close,
-            Err(NoBody::Bad(error)) => {
-                count_limit(&shared, &error, Limit::BodyTimeout);
-                return self.refuse(head.version, &asking, error, with_body).await;
-            }
-        };
-        match action {
-            Action::ListModels => {
-                let response = respond::models(&shared.config, key);
-                self.respond(&head, &asking, response, true, with_body).await
-            }
-            Action::ShowModel(name) => {
-                let response = respond::model(&shared.config, key, &name);
-                self.respond(&head, &asking, response, true, with_body).await
-            }
-            Action::Chat => self.exchange(head, asking, body, key, true, lease).await,
-            Action::Relay => self.exchange(head, asking, body, key, false, lease).await,
-        }
-    }
-
-    /// What is decided before the body is read.
-    fn admit<'c>(
-        &self,
-        head: &RequestHead,
-        config: &'c Config,
-    ) -> Result<(Action, Option<&'c ClientKey>), Response> {
-        let action = routing::action(head).map_err(Response::from)?;
-        let key = auth::authenticate(&head.headers, &config.keys).map_err(Response::from)?;
-        let announced = request::announced(head.framing, config.limits.request_body);
-        let is_asking = matches!(action, Action::Chat | Action::Relay);
-        let shared = &self.core.context.shared;
-        let room = announced.and_then(|_| {
-            let message = "Too much is buffered here at the moment; try again in a second.";
-            let is_spent = is_asking && shared.budget.is_spent();
-            if is_spent { Err(ProxyError::new(Code::Overloaded, message)) } else { Ok(()) }
-        });
-        room.inspect_err(|error| count_limit(shared, error, Limit::BodyTimeout)).map_err(Response::from)?;
-        Ok((action, key))
-    }
-
-    /// Has the request answered by a `Stream`.
-    async fn exchange(
-        &mut self,
-        head: RequestHead,
-        asking: Asking,
-        body: Bytes,
-        key: Option<&ClientKey>,
-        is_chat: bool,
-        lease: Lease,
-    ) -> Next {
-        let (version, read) = (head.version, clock::now());
-        let keep_alive = head.keep_alive && !self.core.registry.is_draining();
-        let planned =
-            routing::fallback_limit(&head).and_then(|limit| Ok((limit, self.plan(body, key, is_chat)?)));
-        let (limit, (route, request)) = match planned {
-            Ok(planned) => planned,
-            Err(error) => return self.respond(&head, &asking, error.into(), true, true).await,
-        };
-        let below_root = head.path.slice("/v1".len()..);
-        let Asking { request_id, path, began, key } = asking;
-        let call = Call { path: below_root, query: head.query, headers: head.headers, request_id };
-        let call = Arc::new(call);
-        let context = Rc::clone(&self.core.context);
-        let window = context.shared.config.limits.window;
-        let credit = Credit::new(window, context.shared.budget.lease(context.core));
-        let plan = context.plan(route, limit);
-        let is_chat_stream = request.shape == Shape::ChatStream;
-        let reply = Reply::new(version, Arc::clone(&call), keep_alive, Arc::clone(&plan), is_chat_stream);
-        let (port, queue) = channel(credit, reply, Rc::clone(&self.writer));
-        self.inbox.begin_exchange(&queue);
-        let serve = Serve { route, plan, request, call: Arc::clone(&call), port, key, path, began, read };
-        // The `Stream` accounts for the body from here on.
-        drop(lease);
-        if turn::cast(&self.core.actor, CoreMsg::Serve(Box::new(serve))).is_err() {
-            tracing::error!(request_id = &*call.request_id, "the Core takes no requests any more");
-        }
-        let next = self.relay(&queue, version, &call).await;
-        self.inbox.end_exchange();
-        queue.client_gone_unless_ended();
-        next
-    }
-
-    /// The route that a body asks for, and the request as the machine takes it.
-    fn plan(
-        &self,
-        body: Bytes,
-        key: Option<&ClientKey>,
-        is_chat: bool,
-    ) -> Result<(usize, Request), ProxyError> {
-        let peek = peek(&body)?;
-        let config = self.config();
-        let (route, _) = config.route(&peek.model).ok_or_else(|| respond::unknown_model(&peek.model))?;
-        if key.is_some_and(|key| !key.allows(&config.routes[route].name)) {
-            let message = "This API key may not use this model; GET /v1/models lists those it may.";
-            return Err(ProxyError::new(Code::RouteNotAllowed, message).with_param("model"));
-        }
-        if is_chat && peek.messages.is_none() {
-            let message = "The member \"messages\" is missing; it must be an array of messages.";
-            return Err(ProxyError::new(Code::InvalidValue, message).with_param("messages"));
-        }
-        let shape = match (is_chat, peek.stream) {
-            (true, true) => Shape::ChatStream,
-            (true, false) => Shape::ChatPlain,
-            (false, _) => Shape::Opaque,
-        };
-        Ok((route, Request { shape, body, peek }))
-    }
-
-    /// Sees that what the `Stream` sends is written, until the response ends or the client is gone.
-    async fn relay(&mut self, queue: &ClientQueue, version: Version, call: &Call) -> Next {
-        loop {
-            let is_client_gone = {
-                let mut next = pin!(queue.next());
-                let mut gone = pin!(self.inbox.client_gone());
-                std::future::poll_fn(|cx| {
-                    if next.as_mut().poll(cx).is_ready() {
-                        return Poll::Ready(false);
-                    }
-                    gone.as_mut().poll(cx).map(|()| true)
-                })
-                .await
-            };
-            if is_client_gone || queue.is_broken() || self.flush().await.is_err() {
-                return Next::Close;
-            }
-            queue.written();
-            let (keep_alive, ends_with_connection) = queue.ends();
-            match queue.progress() {
-                Progress::More => {}
-                Progress::Done if keep_alive => return Next::KeepAlive,
-                Progress::Done => return Next::Linger,
-                Progress::Cut if ends_with_connection => return Next::Reset,
-                Progress::Cut => return Next::Linger,
-                Progress::Unanswered => {
-                    let response = Response::from(ProxyError::new(Code::Internal, DIED));
-                    return self.write(version, &call.request_id, response, keep_alive, true).await;
-                }
-            }
-        }
-    }
-
-    /// Writes an error and has the connection closed.
-    async fn refuse(
-        &mut self,
-        version: Version,
-        asking: &Asking,
-        error: ProxyError,
-        with_body: bool,
-    ) -> Next {
-        let response = Response::from(error);
-        response.log(&asking.request_id);
-        asking.answered(&self.core.context.shared, response.status, response.body.len());
-        self.write(version, &asking.request_id, response, false, with_body).await
-    }
-
-    /// Writes a response of Baton's own. `is_read`: nothing of the request is unread.
-    async fn respond(
-        &mut self,
-        head: &RequestHead,
-        asking: &Asking,
-        response: Response,
-        is_read: bool,
-        with_body: bool,
-    ) -> Next {
-        let keep_alive = head.keep_alive && is_read && !self.core.registry.is_draining();
-        response.log(&asking.request_id);
-        asking.answered(&self.core.context.shared, response.status, response.body.len());
-        self.write(head.version, &asking.request_id, response, keep_alive, with_body).await
-    }
-
-    async fn write(
-        &mut self,
-        version: Version,
-        request_id: &str,
-        response: Response,
-        keep_alive: bool,
-        with_body: bool,
-    ) -> Next {
-        response.encode(version, request_id, keep_alive, with_body, &mut self.writer.borrow_mut().out);
-        match self.flush().await {
-            Ok(()) if keep_alive => Next::KeepAlive,
-            Ok(()) => Next::Linger,
-            Err(_) => Next::Close,
-        }
-    }
-
-    /// Writes all that was pushed; a write that makes no progress is ended by the registry.
-    async fn flush(&mut self) -> std::io::Result<()> {
-        if self.writer.borrow().out.is_empty() {
-            return Ok(());
-        }
-        let entry = &self.registered.entry;
-        entry.write_begins(clock::now());
-        let written = std::future::poll_fn(|cx| self.writer.borrow_mut().poll_flush(cx)).await;
-        entry.write_ended();
-        if written.is_err() {
-            self.writer.borrow_mut().out.clear();
-        }
-        written
-    }
-
     /// Ends the connection so that the client can read all that was written.
     async fn linger(&mut self) {
         self.registered.entry.write_begins(clock::now());
@@ -390,8 +200,4 @@ impl Client {
             let _still_sending = within(LINGER, self.inbox.discard()).await;
         }
     }
-}
-
-fn has_body(head: &RequestHead) -> bool {
-    !matches!(head.framing, Framing::None | Framing::Length(0))
 }

@@ -1,11 +1,12 @@
 //! The client's side: listeners, connections, requests, responses; and how the threads are started.
 //!
 //! `run` starts the control thread and the core threads. On each core `accept` takes connections, `connection`
-//! reads requests from its `inbox` and answers them itself (`respond`) or through a `Stream`.
+//! reads requests from its `inbox`; `answer` answers them itself (`respond`) or through a `Stream`.
 
 mod accept;
 mod account;
 mod admin;
+mod answer;
 mod auth;
 mod connection;
 mod core_thread;

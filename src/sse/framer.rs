@@ -100,7 +100,7 @@ impl Framer {
     /// # Errors
     /// Once an event is longer than the limit, nothing more can be read: what was complete before it is in
     /// `out`, and every later call fails too.
-    pub fn feed(&mut self, chunk: Bytes, out: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
+    pub fn feed(&mut self, chunk: Bytes, out: &mut impl Extend<Frame>) -> Result<(), FrameTooLong> {
         if self.failed {
             return Err(FrameTooLong { limit: self.limit });
         }
@@ -113,7 +113,7 @@ impl Framer {
     }
 
     /// The stream has ended cleanly: an event without its blank line is taken as it is.
-    pub fn finish(&mut self, out: &mut Vec<Frame>) {
+    pub fn finish(&mut self, out: &mut impl Extend<Frame>) {
         if self.failed {
             return;
         }
@@ -128,7 +128,7 @@ impl Framer {
         self.pending.bytes
     }
 
-    fn feed_lines(&mut self, chunk: &Bytes, out: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
+    fn feed_lines(&mut self, chunk: &Bytes, out: &mut impl Extend<Frame>) -> Result<(), FrameTooLong> {
         let mut at = self.skip_bom(chunk);
         while at < chunk.len() {
             if std::mem::take(&mut self.after_cr) && chunk[at] == b'\n' {
@@ -188,13 +188,13 @@ impl Framer {
             && !self.pending.has_data
     }
 
-    fn yield_whole(&mut self, whole: Bytes, out: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
+    fn yield_whole(&mut self, whole: Bytes, out: &mut impl Extend<Frame>) -> Result<(), FrameTooLong> {
         if whole.len() > self.limit {
             return Err(FrameTooLong { limit: self.limit });
         }
         let mut frame = Frame::from_canonical(SmallVec::from_iter([whole]));
         frame.name = self.take_name();
-        out.push(frame);
+        out.extend([frame]);
         Ok(())
     }
 
@@ -266,12 +266,12 @@ impl Framer {
     }
 
     /// A blank line: the event is complete, if there is one.
-    fn dispatch(&mut self, out: &mut Vec<Frame>) {
+    fn dispatch(&mut self, out: &mut impl Extend<Frame>) {
         let name = self.take_name();
         let pending = std::mem::take(&mut self.pending);
         // "If the data buffer is an empty string, [..] return."
         if pending.payload_bytes > 0 {
-            out.push(pending.into_frame(name));
+            out.extend([pending.into_frame(name)]);
         }
     }
 

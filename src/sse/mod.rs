@@ -28,7 +28,7 @@ pub enum EventName {
 /// `wire` joined is the canonical form: `data: ` payload `\n\n`, the payload on one line.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
-    wire: SmallVec<[Bytes; 3]>,
+    wire: Wire,
     len: usize,
     pub name: EventName,
     /// It came as a line `error: {..}` instead of `data:` (llama.cpp did that).
@@ -37,6 +37,9 @@ pub struct Frame {
     /// lines with stands as one space before each.
     pub line_starts: SmallVec<[usize; 0]>,
 }
+
+/// Slices of a frame, in order: one for most.
+pub type Wire = SmallVec<[Bytes; 1]>;
 
 /// `data: `
 pub const PREFIX: &[u8] = b"data: ";
@@ -47,7 +50,7 @@ pub const DONE: &[u8] = b"data: [DONE]\n\n";
 
 impl Frame {
     /// A frame in canonical form: the slices must join to `data: ` payload `\n\n`.
-    pub fn from_canonical(wire: SmallVec<[Bytes; 3]>) -> Self {
+    pub fn from_canonical(wire: Wire) -> Self {
         let len = wire.iter().map(Bytes::len).sum();
         debug_assert!(len >= PREFIX.len() + SUFFIX.len());
         Self { wire, len, ..Self::default() }
@@ -64,7 +67,7 @@ impl Frame {
         &self.wire
     }
 
-    pub fn into_wire(self) -> SmallVec<[Bytes; 3]> {
+    pub fn into_wire(self) -> Wire {
         self.wire
     }
 

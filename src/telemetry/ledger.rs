@@ -167,7 +167,12 @@ impl Ledger {
                     self.metrics().reached(Limit::Partial);
                 }
             }
-            Record::Skipped { .. } | Record::Demoted { .. } => {}
+            Record::Skipped { target, reason } => {
+                if let Some(target) = self.telemetry.metrics.route(self.asked.route).target(*target) {
+                    target.skipped(reason);
+                }
+            }
+            Record::Demoted { .. } => {}
             Record::Seam { kind, .. } => self.metrics().seam(*kind),
             Record::FrameDropped { reason } => self.metrics().frame_skipped(reason),
             Record::Ended { outcome, status, target, usage } => {

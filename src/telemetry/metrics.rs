@@ -59,6 +59,7 @@ pub struct Row {
 pub enum Metric {
     Requests,
     Attempts,
+    TargetsSkipped,
     MidStreamFallbacks,
     StreamOutcomes,
     Seams,
@@ -75,9 +76,10 @@ pub enum Metric {
 }
 
 impl Metric {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Requests,
         Self::Attempts,
+        Self::TargetsSkipped,
         Self::MidStreamFallbacks,
         Self::StreamOutcomes,
         Self::Seams,
@@ -103,6 +105,8 @@ impl Metric {
                 "Client requests that were answered or given up, by the status of the response head"),
             Self::Attempts => ("baton_attempts_total", Counter, Count, &["target", "kind", "result"],
                 "Requests sent to targets, by why they were sent and how they ended"),
+            Self::TargetsSkipped => ("baton_targets_skipped_total", Counter, Count, &["target", "reason"],
+                "Targets that were passed over without being asked, by why"),
             Self::MidStreamFallbacks => ("baton_mid_stream_fallbacks_total", Counter, Count, &["route", "outcome"],
                 "Streams that broke off and were handed to another target, by what came of it; once a stream"),
             Self::StreamOutcomes => ("baton_stream_outcomes_total", Counter, Count, &["route", "outcome"],

@@ -10,6 +10,7 @@ use crate::support::upstream::{closed_port, send};
 use crate::support::*;
 use crate::trial::*;
 
+// [E15, E16]
 #[test]
 fn when_no_target_answers_the_status_says_why() {
     let silent = || ScriptedUpstream::always(vec![Step::PauseUntilPeerCloses(PATIENCE)]);
@@ -37,6 +38,7 @@ fn when_no_target_answers_the_status_says_why() {
     }
 }
 
+// [A12, B19]
 #[test]
 fn the_total_deadline_holds_in_every_phase() {
     let silent = || vec![Step::PauseUntilPeerCloses(PATIENCE)];

@@ -127,6 +127,7 @@ fn large_hellos() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+// [W2]
 #[test]
 fn every_spelling_of_hello_is_read_in_every_delivery() {
     let mut trials = Vec::new();
@@ -156,6 +157,7 @@ fn characters_that_other_splitters_take_for_line_ends_stay_in_the_text() {
     ]);
 }
 
+// [W3]
 #[test]
 fn invalid_utf_8_never_reaches_the_client() {
     let with = |bytes: &[u8]| {

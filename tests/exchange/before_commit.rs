@@ -29,9 +29,9 @@ fn status(world: &mut World, id: u32, status: u16) {
 const AGAIN: &str = "retry at 0";
 const NEXT: &str = "fallback at 1";
 /// What goes wrong, what it is called, and what follows.
-const FAILURES: [(&str, Break, &str, &str); 20] = [
+const FAILURES: [(&str, Break, &str, &str); 22] = [
     (
-        "refused",
+        "refused [B1]",
         |w, id| {
             w.fault(id, Fault::ConnectFailed);
         },
@@ -39,7 +39,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         AGAIN,
     ),
     (
-        "closed at once",
+        "closed at once [B2]",
         |w, id| {
             w.fin(id);
         },
@@ -47,7 +47,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         AGAIN,
     ),
     (
-        "reset at once",
+        "reset at once [B2]",
         |w, id| {
             w.reset(id);
         },
@@ -55,7 +55,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         AGAIN,
     ),
     (
-        "its task died",
+        "its task died [B18]",
         |w, id| {
             w.fault(id, Fault::Died);
         },
@@ -63,7 +63,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         AGAIN,
     ),
     (
-        "cut in the head",
+        "cut in the head [B4]",
         |w, id| {
             w.wire(id, "HTTP/1.1 2").fin(id);
         },
@@ -71,7 +71,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         AGAIN,
     ),
     (
-        "cut behind the head",
+        "cut behind the head [B4]",
         |w, id| {
             w.ok(id).fin(id);
         },
@@ -79,7 +79,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         AGAIN,
     ),
     (
-        "cut behind the role",
+        "cut behind the role [B4]",
         |w, id| {
             w.ok(id).send(id, role()).reset(id);
         },
@@ -87,18 +87,34 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         AGAIN,
     ),
     (
-        "empty",
+        "a bare [DONE], then cut [B4]",
+        |w, id| {
+            w.ok(id).send(id, role() + DONE).fin(id);
+        },
+        "cut",
+        AGAIN,
+    ),
+    (
+        "a bare [DONE], then open [B4]",
+        |w, id| {
+            w.ok(id).send(id, role() + DONE).advance(1_000);
+        },
+        "no_proper_end",
+        AGAIN,
+    ),
+    (
+        "empty [B15]",
         |w, id| {
             w.ok(id).send(id, DONE).end(id);
         },
         "empty_answer",
         AGAIN,
     ),
-    ("500", |w, id| status(w, id, 500), "status", AGAIN),
-    ("529", |w, id| status(w, id, 529), "status", AGAIN),
-    ("429", |w, id| status(w, id, 429), "status", AGAIN),
+    ("500 [B8]", |w, id| status(w, id, 500), "status", AGAIN),
+    ("529 [B8]", |w, id| status(w, id, 529), "status", AGAIN),
+    ("429 [B6]", |w, id| status(w, id, 429), "status", AGAIN),
     (
-        "in-band 503",
+        "in-band 503 [B16]",
         |w, id| {
             w.ok(id).send(id, error("503", "x"));
         },
@@ -106,7 +122,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         AGAIN,
     ),
     (
-        "an error as JSON",
+        "an error as JSON [B16]",
         |w, id| {
             w.answer(id, 200, "", &body("server_error"));
         },
@@ -114,7 +130,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         AGAIN,
     ),
     (
-        "no HTTP",
+        "no HTTP [B12]",
         |w, id| {
             w.wire(id, "SSH-2.0-x\r\n");
         },
@@ -122,7 +138,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         NEXT,
     ),
     (
-        "a redirect",
+        "a redirect [B12]",
         |w, id| {
             w.answer(id, 307, "Location: /x\r\n", "");
         },
@@ -130,7 +146,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         NEXT,
     ),
     (
-        "101",
+        "101 [B12]",
         |w, id| {
             w.wire(id, "HTTP/1.1 101 X\r\n\r\n");
         },
@@ -138,7 +154,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         NEXT,
     ),
     (
-        "a page of HTML",
+        "a page of HTML [B12]",
         |w, id| {
             w.answer(id, 200, "", "<html>");
         },
@@ -146,7 +162,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         NEXT,
     ),
     (
-        "garbage",
+        "garbage [B13]",
         |w, id| {
             w.ok(id).send(id, "data: {\"a\n\ndata: {\"a\n\n");
         },
@@ -154,7 +170,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         NEXT,
     ),
     (
-        "DNS",
+        "DNS [B17]",
         |w, id| {
             w.fault(id, Fault::DnsFailed);
         },
@@ -162,7 +178,7 @@ const FAILURES: [(&str, Break, &str, &str); 20] = [
         NEXT,
     ),
     (
-        "TLS",
+        "TLS [B17]",
         |w, id| {
             w.fault(id, Fault::TlsFailed);
         },
@@ -189,6 +205,7 @@ fn each_failure_is_retried_or_falls_back_as_the_table_says() {
     }
 }
 
+// [B5, D3]
 #[test]
 fn silence_goes_on_to_the_next_target_and_back_only_if_there_is_none() {
     let mut world = World::new(&three().with(|setup| setup.policy.retry.streaming_max_retries = 1));
@@ -202,6 +219,7 @@ fn silence_goes_on_to_the_next_target_and_back_only_if_there_is_none() {
     assert_eq!(world.client.json()["error"]["code"], "upstream_timeout");
 }
 
+// [B11, H5]
 #[test]
 fn the_requests_own_faults_are_forwarded_as_they_are() {
     for status in [400, 404, 408, 413, 422, 499] {
@@ -219,6 +237,7 @@ fn the_requests_own_faults_are_forwarded_as_they_are() {
     }
 }
 
+// [B10, E11]
 #[test]
 fn what_speaks_of_batons_own_key_gets_a_body_of_ours() {
     for status in [401, 402, 403] {
@@ -231,6 +250,7 @@ fn what_speaks_of_batons_own_key_gets_a_body_of_ours() {
     }
 }
 
+// [B9]
 #[test]
 fn lists_of_the_route_make_more_fall_back() {
     let statuses = || three().with(|setup| setup.policy.fallback_on_statuses = vec![401, 404]);
@@ -264,6 +284,7 @@ fn when_all_is_spent_the_last_upstream_answer_is_the_clients() {
     assert_eq!(world.results(), ["status", "status", "connect_failed"]);
 }
 
+// [E9, E13, E14, E15]
 #[test]
 fn without_any_answer_the_failure_has_a_code_of_ours() {
     let cases: [(&str, Fault, u16, &str); 6] = [
@@ -284,6 +305,7 @@ fn without_any_answer_the_failure_has_a_code_of_ours() {
     }
 }
 
+// [E13]
 #[test]
 fn an_error_that_is_no_json_gets_a_body_of_ours() {
     for page in ["<html>nginx</html>", ""] {
@@ -327,6 +349,7 @@ fn an_error_status_counts_however_its_body_ends() {
     assert_eq!(world.client.status(), Some(404));
 }
 
+// [B3]
 #[test]
 fn a_stale_connection_is_dialled_anew_once_and_free() {
     let setup = || three().with(|setup| setup.policy.retry.streaming_max_retries = 1);

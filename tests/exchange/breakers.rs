@@ -35,6 +35,7 @@ fn skipped(world: &World) -> Vec<usize> {
     world.records.iter().filter_map(target).collect()
 }
 
+// [K1]
 #[test]
 fn a_target_that_cools_down_is_passed_over_for_free() {
     let setup = route(&[true, false, true, false]).with(|setup| setup.policy.max_fallbacks = 1);
@@ -58,6 +59,7 @@ fn the_first_that_is_asked_is_the_one_that_is_retried() {
 }
 
 /// Its own failure opened the target: the retry that was granted becomes a fallback.
+// [K1]
 #[test]
 fn a_target_that_opened_meanwhile_is_not_retried() {
     let setup = route(&[false, false]).with(|setup| setup.policy.retry.streaming_max_retries = 1);
@@ -67,6 +69,7 @@ fn a_target_that_opened_meanwhile_is_not_retried() {
     assert_eq!(skipped(&world), [0]);
 }
 
+// [K7]
 #[test]
 fn when_all_cool_down_the_soonest_is_asked_or_none() {
     let mut world = World::new(&route(&[true, true]));
@@ -84,6 +87,7 @@ fn when_all_cool_down_the_soonest_is_asked_or_none() {
     assert_eq!(world.outcome(), "partial_failed");
 }
 
+// [K1, K7]
 #[test]
 fn a_continuation_passes_over_what_cools_down() {
     let mut world = World::new(&route(&[false, true, false]));
@@ -124,6 +128,7 @@ const ENDINGS: [(&str, Lead, Ending); 14] = [
     ("a fault behind the end", |w| w.ok(0).send(0, text("x") + &finish()).reset(0), Ending::Success),
 ];
 
+// [K4, K5]
 #[test]
 fn each_attempts_end_is_told_as_what_it_says_of_its_target() {
     for (name, lead, ending) in ENDINGS {
@@ -137,6 +142,7 @@ fn each_attempts_end_is_told_as_what_it_says_of_its_target() {
 }
 
 /// The health of a target says nothing of a mode that it does not know.
+// [K5]
 #[test]
 fn a_restart_that_departs_is_not_held_against_the_target() {
     let mut world = World::new(&route(&[false, false]));

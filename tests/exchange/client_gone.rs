@@ -94,6 +94,7 @@ const PHASES: [(&str, Lead, Option<u32>, &str); 11] = [
     ),
 ];
 
+// [A13, B20]
 #[test]
 fn a_client_that_leaves_ends_the_exchange_in_every_phase() {
     for (name, lead, open, outcome) in PHASES {

@@ -38,19 +38,19 @@ fn run(setup: &Setup, frames: &str, then: Then) -> World {
 fn an_answer_with_its_finish_reason_is_complete_whatever_follows() {
     let told = text("Hello") + &finish();
     let cases = [
-        ("no [DONE], clean end", told.clone(), Then::End),
-        ("no [DONE], the body stays open", told.clone(), Then::Settle),
-        ("[DONE], the body stays open", told.clone() + DONE, Then::Settle),
-        ("a cut behind it", told.clone(), Then::Fin),
-        ("a reset behind it", told.clone(), Then::Reset),
-        ("an error behind it", told.clone() + &error("500", "late"), Then::Settle),
+        ("no [DONE], clean end [C2]", told.clone(), Then::End),
+        ("no [DONE], the body stays open [C3, D7]", told.clone(), Then::Settle),
+        ("[DONE], the body stays open [C1]", told.clone() + DONE, Then::Settle),
+        ("a cut behind it [C6]", told.clone(), Then::Fin),
+        ("a reset behind it [C6]", told.clone(), Then::Reset),
+        ("an error behind it [C6]", told.clone() + &error("500", "late"), Then::Settle),
         (
-            "garbage behind it",
+            "garbage behind it [C6]",
             told.clone() + "data: {\"choices\":[{\"delta\":{\"content\":\"x\n\n",
             Then::Settle,
         ),
-        ("frames behind [DONE]", told.clone() + DONE + &text("late") + DONE, Then::End),
-        ("an error behind [DONE]", told.clone() + DONE + &error("500", "late"), Then::End),
+        ("frames behind [DONE] [C7]", told.clone() + DONE + &text("late") + DONE, Then::End),
+        ("an error behind [DONE] [C7]", told.clone() + DONE + &error("500", "late"), Then::End),
         ("finish and text in one frame", chunk_of("a", r#""content":"Hello""#, r#""length""#), Then::Fin),
     ];
     for (name, frames, then) in cases {
@@ -73,21 +73,21 @@ fn a_usage_frame_behind_the_finish_reason_is_forwarded() {
 #[test]
 fn without_a_finish_reason_only_done_and_a_proper_end_complete() {
     let cases = [
-        ("[DONE], proper end", text("Hello") + DONE, Then::End, true, "answered"),
-        ("[DONE], then cut", text("Hello") + DONE, Then::Fin, false, "cut"),
+        ("[DONE], proper end [C4, D5]", text("Hello") + DONE, Then::End, true, "answered"),
+        ("[DONE], then cut [C5, D5]", text("Hello") + DONE, Then::Fin, false, "cut"),
         ("[DONE], then reset", text("Hello") + DONE, Then::Reset, false, "cut"),
-        ("[DONE], then open", text("Hello") + DONE, Then::Settle, false, "no_proper_end"),
-        ("clean end alone", text("Hello"), Then::End, false, "truncated"),
+        ("[DONE], then open [C5]", text("Hello") + DONE, Then::Settle, false, "no_proper_end"),
+        ("clean end alone [C9]", text("Hello"), Then::End, false, "truncated"),
         ("an empty finish_reason", text("Hello") + &chunk_of("a", "", "\"\""), Then::End, false, "truncated"),
         (
-            "an error finish_reason",
+            "an error finish_reason [C8]",
             text("Hello") + &chunk_of("a", "", "\"error\""),
             Then::End,
             false,
             "in_band_error",
         ),
         (
-            "an abort and [DONE]",
+            "an abort and [DONE] [C8]",
             text("Hello") + &chunk_of("a", "", "\"abort\"") + DONE,
             Then::End,
             false,
@@ -104,6 +104,7 @@ fn without_a_finish_reason_only_done_and_a_proper_end_complete() {
 }
 
 /// Behind a bare `[DONE]` nothing more of the answer is believed, but an error still is one.
+// [C7]
 #[test]
 fn what_follows_a_bare_done_never_reaches_the_client() {
     let late = text("Hello") + DONE + &text("late") + &finish() + DONE;
@@ -124,6 +125,7 @@ fn choice(index: i64, delta: &str, finish: &str) -> String {
     ))
 }
 
+// [C1, C3]
 #[test]
 fn every_choice_that_was_asked_for_must_finish() {
     let two = || Setup::pair().asking(r#""n":2"#);
@@ -150,6 +152,7 @@ fn every_choice_that_was_asked_for_must_finish() {
     }
 }
 
+// [B15, C9]
 #[test]
 fn an_answer_with_nothing_in_it_is_a_failed_attempt() {
     let cases = [
@@ -172,6 +175,7 @@ fn an_answer_with_nothing_in_it_is_a_failed_attempt() {
 }
 
 /// Cases that look empty but are none: a reason other than `stop` is a real answer.
+// [B15]
 #[test]
 fn an_empty_answer_that_was_meant_is_forwarded() {
     for reason in ["length", "content_filter", "tool_calls", "guardrail"] {
@@ -192,6 +196,7 @@ fn an_error_behind_an_empty_answer_is_the_error() {
     assert_eq!(world.client.status(), Some(429));
 }
 
+// [C12]
 #[test]
 fn a_frame_without_its_blank_line_counts_at_a_clean_end() {
     let mut world = World::new(&Setup::pair());
@@ -212,6 +217,7 @@ fn without_settle_a_complete_answer_ends_at_once() {
     assert_eq!(world.outcome(), "success");
 }
 
+// [C6]
 #[test]
 fn the_total_deadline_does_not_fail_what_is_complete() {
     let setup = Setup::pair().with(|setup| setup.timeouts.total = std::time::Duration::from_millis(500));

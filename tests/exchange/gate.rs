@@ -67,6 +67,7 @@ fn what_bears_content_commits() {
     }
 }
 
+// [B14]
 #[test]
 fn what_is_held_is_bounded() {
     let mut world = World::new(&Setup::pair());
@@ -83,6 +84,7 @@ fn what_is_held_is_bounded() {
     assert_eq!(world.take(), ["head 200".to_owned(), format!("body {}{}", filler.repeat(8), text("x"))]);
 }
 
+// [B14]
 #[test]
 fn what_must_not_be_dropped_is_bounded_too() {
     let mut world = World::new(&Setup::pair());
@@ -95,6 +97,7 @@ fn what_must_not_be_dropped_is_bounded_too() {
     assert_eq!(world.results(), ["too_large"]);
 }
 
+// [H5, H6, W1]
 #[test]
 fn the_head_is_the_upstreams_own_but_for_what_is_not_the_clients() {
     let mut world = World::new(&Setup::pair());
@@ -114,6 +117,7 @@ fn the_head_is_the_upstreams_own_but_for_what_is_not_the_clients() {
     }
 }
 
+// [B16]
 #[test]
 fn an_error_first_is_answered_under_its_true_status_when_nothing_is_left() {
     let own = |status| format!(r#"{{"error":{{"message":"no","type":"x","code":{status}}}}}"#);

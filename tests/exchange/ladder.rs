@@ -34,6 +34,7 @@ fn demotions(world: &World) -> Vec<(usize, ContinuationMode)> {
     world.records.iter().filter_map(demoted).collect()
 }
 
+// [A18, D10, R4]
 #[test]
 fn a_refused_mode_is_followed_by_a_user_turn_within_the_same_switch() {
     for mode in [Prefill, Instruct] {
@@ -64,6 +65,7 @@ fn an_error_inside_a_200_is_a_refusal_too() {
     assert_eq!(world.client.answer(), format!("{PARTIAL}He slept."));
 }
 
+// [A18]
 #[test]
 fn a_mode_is_changed_once_and_the_second_refusal_is_the_end() {
     for modes in [[Prefill, Prefill], [Prefill, Instruct]] {
@@ -88,6 +90,7 @@ fn below_a_user_turn_there_is_nothing() {
     assert!(world.client.is_visibly_broken());
 }
 
+// [A18]
 #[test]
 fn a_refusal_that_the_route_lists_is_no_question_of_the_mode() {
     let mut world = cut(&[Prefill, Prefill]);
@@ -96,6 +99,7 @@ fn a_refusal_that_the_route_lists_is_no_question_of_the_mode() {
     assert!(world.client.is_visibly_broken());
 }
 
+// [A16]
 #[test]
 fn a_target_that_never_continues_is_passed_over_for_free() {
     let mut world = cut(&[Prefill, Never, UserTurn]);

@@ -7,6 +7,7 @@ use baton::exchange::Fault;
 use crate::support::client::End;
 use crate::support::{Setup, World};
 
+// [C15, W11]
 #[test]
 fn bytes_are_relayed_as_they_come() {
     let mut world = World::new(&Setup::opaque());
@@ -46,6 +47,7 @@ fn before_its_first_byte_a_relay_is_retried_like_anything_else() {
     assert_eq!(world.client.status(), Some(404));
 }
 
+// [W11]
 #[test]
 fn a_cut_relay_ends_with_a_cut_and_no_frame() {
     for fault in [Fault::Cut, Fault::Died, Fault::Protocol("x".to_owned())] {
@@ -57,6 +59,7 @@ fn a_cut_relay_ends_with_a_cut_and_no_frame() {
 }
 
 /// `response` is the time to the head; behind it, like a stream, a relay may take as long as it makes progress.
+// [B5]
 #[test]
 fn a_relay_is_limited_to_its_head_and_then_between_bytes() {
     let mut world = World::new(&Setup::opaque());
@@ -77,6 +80,7 @@ fn a_relay_is_limited_to_its_head_and_then_between_bytes() {
     assert_eq!(world.client.end, Some(End::Aborted));
 }
 
+// [B5]
 #[test]
 fn a_streamed_relay_is_limited_to_its_first_byte() {
     let setup =
@@ -88,6 +92,7 @@ fn a_streamed_relay_is_limited_to_its_first_byte() {
     assert_eq!(world.results(), ["first_token_timeout"]);
 }
 
+// [W6]
 #[test]
 fn a_relay_stays_silent_and_ends_at_the_total_deadline() {
     let setup = Setup::opaque().with(|setup| {

@@ -7,6 +7,7 @@ use crate::support::{Setup, World};
 
 const AGAIN: fn() -> Setup = || Setup::plain().with(|setup| setup.policy.retry.max_retries = 2);
 
+// [C14]
 #[test]
 fn a_plain_answer_goes_out_whole_and_only_then() {
     let mut world = World::new(&Setup::plain());
@@ -26,6 +27,7 @@ fn a_plain_answer_goes_out_whole_and_only_then() {
     assert_eq!(world.outcome(), "success");
 }
 
+// [B4]
 #[test]
 fn a_cut_plain_answer_is_retried_with_backoff_and_leaves_no_trace() {
     let answer = completion("Hello");
@@ -46,6 +48,7 @@ fn a_cut_plain_answer_is_retried_with_backoff_and_leaves_no_trace() {
     assert_eq!(world.outcome(), "success");
 }
 
+// [B12, B15, B16]
 #[test]
 fn what_is_no_answer_falls_back() {
     let cases = [
@@ -81,6 +84,7 @@ fn an_error_in_a_200_is_answered_under_its_true_status() {
     assert_eq!((world.client.status(), world.client.text_of_body()), (Some(400), body));
 }
 
+// [B5, B14]
 #[test]
 fn a_plain_answer_is_bounded_in_size_and_time() {
     let small = Setup::plain().with(|setup| setup.limits.response_body = 1_000);
@@ -99,6 +103,7 @@ fn a_plain_answer_is_bounded_in_size_and_time() {
     assert_eq!(world.attempts[&1].kind, "fallback", "a silent target is not asked again");
 }
 
+// [B19, E16]
 #[test]
 fn the_total_deadline_ends_a_wait_for_a_retry() {
     let setup = AGAIN().with(|setup| {
@@ -113,6 +118,35 @@ fn the_total_deadline_ends_a_wait_for_a_retry() {
     assert_eq!(world.results(), ["status", "deadline_passed"]);
 }
 
+// [H9, H10]
+#[test]
+fn an_error_tells_whose_it_was_and_whether_asking_again_helps() {
+    let body = r#"{"error":{"message":"no"}}"#;
+    let fields = "X-Request-Id: req_1\r\nX-Should-Retry: true\r\nRetry-After: 9\r\n";
+    for (name, first, second, should_retry) in [
+        ("in vain, twice", 500, 502, Some("false")),
+        ("in vain, then the request is at fault", 500, 404, None),
+        ("once", 404, 0, None),
+    ] {
+        let mut world = World::new(&Setup::plain());
+        world.answer(0, first, fields, body);
+        if second > 0 {
+            world.answer(1, second, fields, body);
+        }
+        assert_eq!(world.client.header("x-should-retry").as_deref(), should_retry, "{name}");
+        assert_eq!(world.client.header("retry-after").as_deref(), Some("9"), "{name}: the upstream's");
+        let head = world.client.head.as_ref().expect("a head");
+        assert_eq!(head.upstream_request_id.as_deref(), Some(&b"req_1"[..]), "{name}");
+    }
+    for field in ["Request-Id", "Apim-Request-Id"] {
+        let mut world = World::new(&Setup::plain());
+        world.answer(0, 200, &format!("{field}: req_2\r\n"), &completion("Hello"));
+        let head = world.client.head.as_ref().expect("a head");
+        assert_eq!(head.upstream_request_id.as_deref(), Some(&b"req_2"[..]), "{field}");
+    }
+}
+
+// [C13]
 #[test]
 fn a_completion_where_a_stream_was_asked_for_is_turned_into_one() {
     for include_usage in [false, true] {

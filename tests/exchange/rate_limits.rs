@@ -18,6 +18,7 @@ fn body(code: &str) -> String {
     format!(r#"{{"error":{{"message":"no","type":"t","code":"{code}"}}}}"#)
 }
 
+// [B6]
 #[test]
 fn a_named_wait_is_waited_for_if_it_is_short_enough() {
     let retried = || three().with(|setup| setup.policy.retry.streaming_max_retries = 1);
@@ -58,6 +59,7 @@ fn a_wait_must_fit_the_deadline() {
     assert_eq!(world.take().pop().as_deref(), Some("open 1 fallback at 1"));
 }
 
+// [B7]
 #[test]
 fn a_spent_quota_is_not_waited_for() {
     let mut world = World::new(&three().with(|setup| setup.policy.retry.streaming_max_retries = 1));
@@ -68,6 +70,7 @@ fn a_spent_quota_is_not_waited_for() {
     assert_eq!(world.client.status(), Some(429), "without retry_on_429 it is the client's to see");
 }
 
+// [H10]
 #[test]
 fn the_last_answer_tells_the_smallest_wait_that_is_left() {
     let mut world = World::new(&Setup::pair());

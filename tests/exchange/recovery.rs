@@ -13,6 +13,7 @@ fn chunk(members: &str, delta: &str, finish: &str) -> String {
     ))
 }
 
+// [W4, W7]
 #[test]
 fn one_id_one_created_one_role_one_done() {
     let mut world = World::new(&Setup::pair());
@@ -31,6 +32,7 @@ fn one_id_one_created_one_role_one_done() {
     assert_eq!(world.outcome(), "partial_recovered");
 }
 
+// [W3]
 #[test]
 fn behind_a_seam_all_other_bytes_stay_the_upstreams_own() {
     let mut world = World::new(&Setup::pair());
@@ -70,6 +72,7 @@ fn an_upstream_that_varies_its_ids_is_passed_on_as_it_is() {
 }
 
 /// openai-go takes the mere member for an error.
+// [W3]
 #[test]
 fn an_error_of_null_is_cut_out_everywhere() {
     let quiet =
@@ -94,6 +97,7 @@ fn asked(world: &World, id: u32) -> Value {
     serde_json::from_slice(&world.attempts[&id].body).expect("JSON")
 }
 
+// [R7]
 #[test]
 fn the_token_limit_is_reduced_by_what_was_delivered() {
     let mut world = World::new(&limited(10));
@@ -109,6 +113,7 @@ fn the_token_limit_is_reduced_by_what_was_delivered() {
     assert_eq!(asked(&world, 1)["max_tokens"], 6, "the upstream's own count");
 }
 
+// [R7]
 #[test]
 fn what_a_restart_repeats_counts_once() {
     let setup = Setup::instructed().asking(r#""max_tokens":20"#).with(|setup| {
@@ -130,6 +135,7 @@ fn what_a_restart_repeats_counts_once() {
     assert_eq!(asked(&world, 2)["max_tokens"], 15);
 }
 
+// [R8]
 #[test]
 fn spent_tokens_end_the_answer_with_length_and_no_call() {
     let mut world = World::new(&limited(2));
@@ -145,6 +151,7 @@ fn spent_tokens_end_the_answer_with_length_and_no_call() {
     assert_eq!(world.outcome(), "success");
 }
 
+// [R9]
 #[test]
 fn the_partial_goes_into_the_request_as_its_own_bytes() {
     let mut world = World::new(&Setup::pair());

@@ -27,10 +27,10 @@ fn join(mode: ContinuationMode, partial: &[&str], deltas: &[&str]) -> World {
 
 /// Name, mode, partial, deltas, what is delivered behind the partial, and the kind of seam.
 const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
-    ("goes on", Prefill, PARTIAL, &["Then."], "Then.", "exact"),
-    ("goes on, told to", Instruct, PARTIAL, &["Then."], "Then.", "none"),
-    ("starts over", Prefill, PARTIAL, &[BEGIN, REST, "Then."], "Then.", "restart"),
-    ("starts over, told to", Instruct, PARTIAL, &[BEGIN, REST, "Then."], "Then.", "restart"),
+    ("goes on [S10]", Prefill, PARTIAL, &["Then."], "Then.", "exact"),
+    ("goes on, told to [S10]", Instruct, PARTIAL, &["Then."], "Then.", "none"),
+    ("starts over [S2]", Prefill, PARTIAL, &[BEGIN, REST, "Then."], "Then.", "restart"),
+    ("starts over, told to [S2]", Instruct, PARTIAL, &[BEGIN, REST, "Then."], "Then.", "restart"),
     (
         "starts over within a delta",
         Instruct,
@@ -39,12 +39,19 @@ const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
         "Then.",
         "restart",
     ),
-    ("repeats the end", Instruct, PARTIAL, &["thought of ", "home. Then."], "Then.", "overlap"),
-    ("repeats the end natively: kept", Prefill, PARTIAL, &["of home. Then."], "of home. Then.", "exact"),
-    ("doubles the space", Instruct, PARTIAL, &[" Then."], "Then.", "none"),
-    ("doubles the space natively: kept", Prefill, PARTIAL, &[" Then."], " Then.", "exact"),
+    ("repeats the end [S5]", Instruct, PARTIAL, &["thought of ", "home. Then."], "Then.", "overlap"),
     (
-        "ha ha ha",
+        "repeats the end natively: kept [S5, D8]",
+        Prefill,
+        PARTIAL,
+        &["of home. Then."],
+        "of home. Then.",
+        "exact",
+    ),
+    ("doubles the space [S6]", Instruct, PARTIAL, &[" Then."], "Then.", "none"),
+    ("doubles the space natively: kept [S6]", Prefill, PARTIAL, &[" Then."], " Then.", "exact"),
+    (
+        "ha ha ha [S4]",
         Prefill,
         "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ",
         &["ha ha ha ha ha ha ha ha ha ha ha ha ha ha ", "ha!"],
@@ -52,7 +59,7 @@ const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
         "exact",
     ),
     (
-        "ha ha ha, told to",
+        "ha ha ha, told to [S5]",
         Instruct,
         "ha ha ha ha ha ha ",
         &["ha ha ha ha ", "ha!"],
@@ -60,7 +67,7 @@ const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
         "none",
     ),
     (
-        "a table",
+        "a table [S9]",
         Prefill,
         "| a | b |\\n|---|---|\\n| 1 | 2 |\\n",
         &["| 1 | 2 |\\n", "| 1 | 2 |\\n"],
@@ -68,7 +75,7 @@ const SEAMS: &[(&str, ContinuationMode, &str, &[&str], &str, &str)] = &[
         "exact",
     ),
     (
-        "code",
+        "code [S9]",
         Prefill,
         "    }\\n    if a {\\n        b();\\n    }\\n",
         &["    if a {\\n", "        b();\\n    }\\n"],
@@ -96,6 +103,7 @@ fn what_is_repeated_goes_and_nothing_else() {
     }
 }
 
+// [S3]
 #[test]
 fn a_restart_whose_last_frame_says_more_than_text_loses_only_its_text() {
     for mode in [Prefill, Instruct] {
@@ -117,6 +125,7 @@ fn a_restart_may_end_where_the_partial_does() {
     assert_eq!(world.client.finishes(), ["stop"]);
 }
 
+// [S3]
 #[test]
 fn a_restart_that_ends_short_is_a_failure() {
     let world = join(Instruct, &[PARTIAL], &[BEGIN]);
@@ -125,6 +134,7 @@ fn a_restart_that_ends_short_is_a_failure() {
     assert_eq!(world.results(), ["cut", "restart_failed"]);
 }
 
+// [S1]
 #[test]
 fn what_is_held_at_the_seam_goes_out_after_300_ms() {
     let mut world = World::new(&Setup::pair());
@@ -138,6 +148,7 @@ fn what_is_held_at_the_seam_goes_out_after_300_ms() {
     assert!(world.client.is_complete());
 }
 
+// [S3]
 #[test]
 fn catching_up_takes_first_token_at_most_and_counts_as_progress() {
     let setup = Setup::instructed().with(|setup| {
@@ -161,6 +172,44 @@ fn catching_up_takes_first_token_at_most_and_counts_as_progress() {
     let mut world = begin();
     world.advance(4_000);
     assert_eq!(world.results(), ["cut", "idle_timeout"]);
+}
+
+/// Few characters in large frames.
+// [A17]
+#[test]
+fn what_is_held_at_the_seam_is_bounded_in_bytes_too() {
+    let mut world = World::new(&Setup::stream(&[Instruct; 3]).with(|setup| {
+        setup.policy.stream_failure.max_fallbacks = 2;
+    }));
+    world.ok(0).send(0, text(PARTIAL)).fin(0).ok(1);
+    let padded = |at: usize| {
+        let delta = format!(r#""content":"{}","pad":"{}""#, &PARTIAL[at..=at], "x".repeat(8_000));
+        chunk_of("bb", &delta, "null")
+    };
+    for at in 0..8 {
+        world.send(1, padded(at));
+    }
+    assert_eq!(world.results(), ["cut"], "at the limit");
+    world.send(1, padded(8));
+    assert_eq!(world.results(), ["cut", "too_large"]);
+    assert_eq!((world.attempts[&2].kind, world.attempts[&2].target), ("mid_stream_fallback", 2));
+    world.ok(2).send(2, text_b("Then.") + &finish_b() + DONE);
+    assert_eq!(world.client.answer(), format!("{PARTIAL}Then."));
+}
+
+// [S8]
+#[test]
+fn content_that_is_no_text_decides_the_seam_at_once() {
+    let call = r#""tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]"#;
+    let mut world = World::new(&Setup::instructed());
+    world.ok(0).send(0, text(PARTIAL)).fin(0).ok(1);
+    world.take();
+    world.send(1, text_b("thought of home. "));
+    assert_eq!(world.take(), [""; 0], "a repeat so far");
+    world.send(1, chunk_of("bb", call, "null"));
+    assert_eq!(world.seams(), ["overlap"]);
+    assert_eq!(world.client.answer(), PARTIAL, "what was held goes out less its repeat");
+    assert!(world.client.text_of_body().contains("tool_calls"));
 }
 
 /// What a client of UTF-16 strings makes of the text of all chunks: lone halves of neighbours join.
@@ -225,6 +274,7 @@ fn a_character_mended_at_a_seam_stands_whole_in_the_next_request() {
 }
 
 /// What was not sent is written once more, in whatever pieces: it is taken out again, and no other white space is.
+// [R10, S6]
 #[test]
 fn white_space_that_was_not_sent_is_restored() {
     let cases: &[(&str, &str, &[&str], &str)] = &[

@@ -108,6 +108,7 @@ const NOTHING: [(&str, Break, &str); 12] = [
     ),
 ];
 
+// [A15, A17, C11]
 #[test]
 fn a_fallback_that_gives_nothing_spends_one_and_the_next_is_tried() {
     for (name, break_it, result) in NOTHING {
@@ -128,6 +129,7 @@ fn a_fallback_that_gives_nothing_spends_one_and_the_next_is_tried() {
     }
 }
 
+// [A21]
 #[test]
 fn when_the_budget_is_spent_the_first_failure_is_told() {
     for (name, break_it, _) in NOTHING {
@@ -146,6 +148,7 @@ fn when_the_budget_is_spent_the_first_failure_is_told() {
     }
 }
 
+// [A21]
 #[test]
 fn exhaustion_of_targets_is_a_visible_failure() {
     let mut world = World::new(&Setup::stream(&[Prefill]));
@@ -160,6 +163,7 @@ fn exhaustion_of_targets_is_a_visible_failure() {
     assert_eq!(world.attempts.len(), 1);
 }
 
+// [A16]
 #[test]
 fn targets_that_cannot_carry_on_are_skipped_free_of_budget() {
     let mut world = World::new(&Setup::stream(&[Prefill, Never, Never, Instruct]));
@@ -179,6 +183,7 @@ fn targets_that_cannot_carry_on_are_skipped_free_of_budget() {
     assert!(world.client.is_visibly_broken());
 }
 
+// [A14]
 #[test]
 fn only_targets_that_were_not_asked_are() {
     let mut world = World::new(
@@ -189,6 +194,7 @@ fn only_targets_that_were_not_asked_are() {
     assert_eq!(asked, [("initial", 2), ("fallback", 0), ("mid_stream_fallback", 1)]);
 }
 
+// [A19]
 #[test]
 fn a_fallback_that_fails_behind_its_own_content_is_a_failure_of_its_own() {
     let mut world = cut(2);
@@ -212,6 +218,7 @@ fn a_fallback_that_fails_behind_its_own_content_is_a_failure_of_its_own() {
     assert!(world.client.is_visibly_broken(), "an error of the request is not continued");
 }
 
+// [A17]
 #[test]
 fn a_stale_connection_costs_no_fallback() {
     let mut world = cut(1);
@@ -229,6 +236,7 @@ fn a_stale_connection_costs_no_fallback() {
 }
 
 /// The cut may have been right behind the last delta.
+// [C10, D4]
 #[test]
 fn a_fallback_that_finds_nothing_missing_completes_the_answer() {
     for reason in ["stop", "length"] {
@@ -241,6 +249,7 @@ fn a_fallback_that_finds_nothing_missing_completes_the_answer() {
     }
 }
 
+// [S8]
 #[test]
 fn the_fallback_of_a_shorter_answer_than_the_hold_is_forwarded_at_its_end() {
     for setup in [Setup::pair(), Setup::instructed()] {

@@ -22,6 +22,7 @@ fn streaming(setup: &Setup) -> World {
     world
 }
 
+// [B5]
 #[test]
 fn first_token_runs_from_the_dispatch_to_content_whatever_else_comes() {
     let mut world = World::new(&quiet(Setup::pair()));
@@ -35,6 +36,7 @@ fn first_token_runs_from_the_dispatch_to_content_whatever_else_comes() {
     assert_eq!(world.next_call_ms(), Some(60_000), "the next attempt has its own");
 }
 
+// [A5]
 #[test]
 fn idle_runs_between_content_and_no_total_cuts_a_long_answer() {
     let mut world = streaming(&quiet(Setup::pair()));
@@ -103,6 +105,7 @@ fn before_the_commit_a_full_window_pauses_nothing() {
     assert_eq!(world.next_call_ms(), Some(1_000));
 }
 
+// [A12, B19]
 #[test]
 fn the_total_deadline_ends_an_exchange_in_every_phase() {
     let total = |ms: u64| quiet(Setup::pair()).with(|setup| setup.timeouts.total = Duration::from_millis(ms));
@@ -131,6 +134,7 @@ fn the_total_deadline_ends_an_exchange_in_every_phase() {
     assert!(world.client.is_visibly_broken(), "while the client is slow");
 }
 
+// [W6]
 #[test]
 fn a_heartbeat_follows_every_15_s_without_a_write_once_committed() {
     let mut world = World::new(&Setup::pair());
@@ -150,6 +154,7 @@ fn a_heartbeat_follows_every_15_s_without_a_write_once_committed() {
     assert_eq!(world.take(), [BEAT]);
 }
 
+// [W6]
 #[test]
 fn a_heartbeat_comes_while_switching_and_at_the_seam_but_not_to_a_slow_client() {
     let mut world = streaming(&Setup::pair());
@@ -168,6 +173,7 @@ fn a_heartbeat_comes_while_switching_and_at_the_seam_but_not_to_a_slow_client() 
     assert_eq!(world.client.answer(), "Hello");
 }
 
+// [A20]
 #[test]
 fn each_target_has_its_own_limits() {
     let mut world = World::new(&quiet(Setup::stream(&[Prefill; 3])));

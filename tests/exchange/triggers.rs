@@ -15,63 +15,63 @@ type Break = fn(&mut World);
 
 const BREAKS: [(&str, Break, Trigger); 14] = [
     (
-        "FIN",
+        "FIN [A1]",
         |w| {
             w.fin(0);
         },
         Trigger::TransportError,
     ),
     (
-        "reset",
+        "reset [A1]",
         |w| {
             w.reset(0);
         },
         Trigger::TransportError,
     ),
     (
-        "its task died",
+        "its task died [A4]",
         |w| {
             w.fault(0, Fault::Died);
         },
         Trigger::TransportError,
     ),
     (
-        "faulty chunks",
+        "faulty chunks [A1]",
         |w| {
             w.wire(0, "zz\r\n");
         },
         Trigger::TransportError,
     ),
     (
-        "a clean end",
+        "a clean end [A2, C9]",
         |w| {
             w.end(0);
         },
         Trigger::TransportError,
     ),
     (
-        "[DONE], then FIN",
+        "[DONE], then FIN [A3]",
         |w| {
             w.send(0, DONE).fin(0);
         },
         Trigger::TransportError,
     ),
     (
-        "[DONE], then silence",
+        "[DONE], then silence [A3]",
         |w| {
             w.send(0, DONE).advance(1_000);
         },
         Trigger::TransportError,
     ),
     (
-        "silence",
+        "silence [A5]",
         |w| {
             w.advance(30_000);
         },
         Trigger::ReadTimeout,
     ),
     (
-        "pings",
+        "pings [A5]",
         |w| {
             for _ in 0..31 {
                 w.send(0, ": ping\n\n").advance(1_000);
@@ -80,7 +80,7 @@ const BREAKS: [(&str, Break, Trigger); 14] = [
         Trigger::ReadTimeout,
     ),
     (
-        "empty deltas",
+        "empty deltas [A5]",
         |w| {
             for _ in 0..31 {
                 w.send(0, text("")).advance(1_000);
@@ -89,20 +89,21 @@ const BREAKS: [(&str, Break, Trigger); 14] = [
         Trigger::ReadTimeout,
     ),
     (
-        "a lost text",
+        "a lost text [A6]",
         |w| {
             w.send(0, HALF);
         },
         Trigger::UpstreamDecodeError,
     ),
     (
-        "two bad frames",
+        "two bad frames [A6]",
         |w| {
             w.send(0, BAD).send(0, BAD);
         },
         Trigger::UpstreamDecodeError,
     ),
     (
+        // [A8]
         "an error",
         |w| {
             w.send(0, error("500", "busy"));
@@ -110,7 +111,7 @@ const BREAKS: [(&str, Break, Trigger); 14] = [
         Trigger::UpstreamInBandError,
     ),
     (
-        "an error finish",
+        "an error finish [A8, C8]",
         |w| {
             w.send(0, chunk_of("a", "", "\"error\""));
         },
@@ -146,6 +147,7 @@ fn each_trigger_is_recovered() {
     }
 }
 
+// [W8, D6]
 #[test]
 fn each_trigger_terminates_in_terminate_mode() {
     for (name, break_it, trigger) in BREAKS {
@@ -173,6 +175,7 @@ fn a_trigger_that_is_not_listed_terminates() {
     }
 }
 
+// [A6, D11]
 #[test]
 fn one_bad_frame_without_text_is_dropped() {
     let mut world = streaming(&Setup::pair());
@@ -184,6 +187,7 @@ fn one_bad_frame_without_text_is_dropped() {
 }
 
 /// The text that an upstream uses is shown only where the operator allows it, and never its hosts.
+// [W8, W9]
 #[test]
 fn the_error_frame_says_what_the_upstream_called_it_and_no_more() {
     let broken = |expose: bool| {
@@ -198,6 +202,7 @@ fn the_error_frame_says_what_the_upstream_called_it_and_no_more() {
     assert!(broken(true)["message"].as_str().is_some_and(|text| text.ends_with("key sk-1 at http://up")));
 }
 
+// [A8, A9, A10, A11]
 #[test]
 fn an_in_band_error_of_the_request_is_not_continued() {
     let code = |code: &str| error(code, "x");
@@ -228,6 +233,7 @@ fn an_in_band_error_of_the_request_is_not_continued() {
     }
 }
 
+// [D9]
 #[test]
 fn what_was_delivered_or_asked_forbids_continuing() {
     let call = chunk_of(
@@ -240,11 +246,17 @@ fn what_was_delivered_or_asked_forbids_continuing() {
         r#"{"id":"a","choices":[{"index":0,"delta":{"content":"x"},"logprobs":{"content":[{}]},"finish_reason":null}]}"#,
     );
     let frames = [
+        // [G5]
         ("tool_call", call),
+        // [G6]
         ("reasoning", chunk_of("a", r#""reasoning_content":"hm""#, "null")),
+        // [G7]
         ("refusal", chunk_of("a", r#""refusal":"no""#, "null")),
+        // [G4]
         ("audio", chunk_of("a", r#""audio":{"data":"AA=="}"#, "null")),
+        // [G1]
         ("many_choices", second),
+        // [G3]
         ("logprobs", logprobs),
     ];
     for (gate, frame) in frames {
@@ -253,6 +265,7 @@ fn what_was_delivered_or_asked_forbids_continuing() {
         assert_terminated(&world, gate);
     }
     let requests = [
+        // [G2]
         ("structured_output", r#""response_format":{"type":"json_object"}"#),
         ("structured_output", r#""response_format":{"type":"json_schema","json_schema":{}}"#),
         ("many_choices", r#""n":2"#),
@@ -264,6 +277,7 @@ fn what_was_delivered_or_asked_forbids_continuing() {
         world.fin(0);
         assert_terminated(&world, gate);
     }
+    // [G8]
     let mut world = streaming(&Setup::pair().with(|setup| setup.limits.partial = 5));
     world.send(0, text("lo")).send(0, text("!")).fin(0);
     assert_terminated(&world, "partial_too_long");
@@ -280,6 +294,42 @@ fn assert_terminated(world: &World, gate: &str) {
         _ => None,
     });
     assert_eq!(why, Some(gate));
+}
+
+// [G9]
+#[test]
+fn tools_that_are_offered_forbid_continuing_only_where_the_route_says_so() {
+    let tools = r#""tools":[{"type":"function","function":{"name":"f"}}]"#;
+    for members in [tools, r#""functions":[{"name":"f"}]"#] {
+        let mut world = streaming(&Setup::pair().asking(members));
+        world.fin(0);
+        assert_eq!(world.attempts.len(), 2, "{members}");
+        let strict = Setup::pair().asking(members).with(|setup| setup.policy.continue_with_tools = false);
+        let mut world = streaming(&strict);
+        world.fin(0);
+        assert_terminated(&world, "tools_offered");
+    }
+}
+
+/// No answer has so many choices: it is garbage, and what is kept of each choice is bounded.
+// [A6, B13]
+#[test]
+fn more_than_128_choices_are_undecodable() {
+    let choices = |count: usize| -> String {
+        let choice = |index| format!(r#"{{"index":{index},"delta":{{}},"finish_reason":null}}"#);
+        let choices: Vec<String> = (0..count).map(choice).collect();
+        ev(&format!(r#"{{"id":"a","choices":[{}]}}"#, choices.join(",")))
+    };
+    let mut world = World::new(&Setup::pair());
+    world.ok(0).send(0, choices(128));
+    assert_eq!(world.attempts.len(), 1, "at the limit");
+    world.send(0, choices(129));
+    assert_eq!((world.results(), world.attempts[&1].kind), (vec!["undecodable"], "fallback"));
+
+    let mut world = streaming(&Setup::pair().terminate());
+    world.send(0, choices(129));
+    assert!(world.client.is_visibly_broken());
+    assert_eq!(world.client.error().expect("an error frame")["code"], "upstream_decode_error");
 }
 
 /// `stream_failure` says nothing about what fails before any content.

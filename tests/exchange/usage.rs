@@ -27,6 +27,7 @@ fn running(frame: &str, prompt: u64, completion: u64) -> String {
     frame.replace("\"choices\":[{", &format!("\"usage\":{usage},\"choices\":[{{"))
 }
 
+// [W5]
 #[test]
 fn one_upstreams_usage_is_its_own() {
     let mut world = World::new(&asking());
@@ -35,6 +36,7 @@ fn one_upstreams_usage_is_its_own() {
     assert_eq!(billed(&world), Some(Usage { prompt_tokens: 11, completion_tokens: 2, total_tokens: 13 }));
 }
 
+// [W5]
 #[test]
 fn behind_a_seam_it_is_the_sum() {
     let mut world = World::new(&asking());
@@ -78,6 +80,7 @@ fn without_figures_there_is_no_frame() {
 }
 
 /// Several providers send the usage along with the finish_reason, or a running count with every chunk.
+// [W4]
 #[test]
 fn a_usage_in_a_frame_with_more_is_taken_out_behind_a_seam() {
     for asks in [true, false] {

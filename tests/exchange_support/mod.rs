@@ -12,7 +12,9 @@ pub mod words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use baton::exchange::{AttemptId, Exchange, Fact, Fault, Input, Intake, IntakeLimits, Output, Record, Shape};
+use baton::exchange::{
+    AttemptId, Exchange, Fact, Facts, Fault, Input, Intake, IntakeLimits, Output, Record, Shape,
+};
 use baton::http1::HeadLimits;
 use baton::protocol::openai_chat::Reader;
 use baton::time::MonoTime;
@@ -148,13 +150,13 @@ impl World {
         self
     }
 
-    fn facts(&mut self, id: u32, facts: Vec<Fact>) -> &mut Self {
+    fn facts(&mut self, id: u32, facts: Facts) -> &mut Self {
         self.input(Input::Upstream { attempt: AttemptId(id), facts })
     }
 
     /// An upstream's bytes, as one read.
     pub fn wire(&mut self, id: u32, bytes: impl AsRef<[u8]>) -> &mut Self {
-        let mut facts = Vec::new();
+        let mut facts = Facts::new();
         let attempt = self.attempts.get_mut(&id).expect("no such attempt");
         attempt.heard.extend_from_slice(bytes.as_ref());
         attempt.intake.feed(Bytes::copy_from_slice(bytes.as_ref()), &mut facts);
@@ -193,7 +195,7 @@ impl World {
     }
 
     fn end_of_input(&mut self, id: u32, is_reset: bool) -> &mut Self {
-        let mut facts = Vec::new();
+        let mut facts = Facts::new();
         self.attempts.get_mut(&id).expect("no such attempt").intake.end_of_input(is_reset, &mut facts);
         self.facts(id, facts)
     }
@@ -204,7 +206,7 @@ impl World {
     }
 
     pub fn fault(&mut self, id: u32, fault: Fault) -> &mut Self {
-        self.facts(id, vec![Fact::Failed(fault)])
+        self.facts(id, Facts::from_iter([Fact::Failed(fault)]))
     }
 
     /// Lets time pass without looking between: the machine is called at the end of it, if that was its time.

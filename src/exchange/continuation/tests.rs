@@ -57,13 +57,13 @@ const GOLDEN: &[(&str, &str, (ContinuationMode, PrefillFlags), &str)] = &[
         r#"{"model":"m-b","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}],"stream":true}"#,
     ),
     (
-        "instruct without a system message",
+        "instruct without a system message [R3]",
         r#"{"model":"r","messages":[{"role":"user","content":"Hi"}]}"#,
         INSTRUCT,
         r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"},{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}]}"#,
     ),
     (
-        "instruct with a system message",
+        "instruct with a system message [R3]",
         r#"{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}],"model":"r"}"#,
         INSTRUCT,
         r#"{"messages":[{"role":"system","content":"Be brief.\n\n<I>"},{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}],"model":"m-b"}"#,
@@ -99,13 +99,13 @@ const GOLDEN: &[(&str, &str, (ContinuationMode, PrefillFlags), &str)] = &[
         r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"},{"role":"user","content":"Hi"},{"role":"system","content":"x"},{"role":"assistant","content":"<P>"}]}"#,
     ),
     (
-        "the client's own trailing assistant message is joined",
+        "the client's own trailing assistant message is joined [R2]",
         r#"{"model":"r","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Once"}]}"#,
         PREFILL,
         r#"{"model":"m-b","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Once<P>"}]}"#,
     ),
     (
-        "in parts",
+        "in parts [R2]",
         r#"{"model":"r","messages":[{"role":"assistant","content":[{"type":"text","text":"Once"}],"name":"a"}]}"#,
         PREFILL,
         r#"{"model":"m-b","messages":[{"role":"assistant","content":[{"type":"text","text":"Once"},{"type":"text","text":"<P>"}],"name":"a"}]}"#,
@@ -117,7 +117,7 @@ const GOLDEN: &[(&str, &str, (ContinuationMode, PrefillFlags), &str)] = &[
         r#"{"model":"m-b","messages":[{"role":"assistant","content":[{"type":"text","text":"<P>"}]}]}"#,
     ),
     (
-        "one with calls is not joined",
+        "one with calls is not joined [R2]",
         r#"{"model":"r","messages":[{"role":"assistant","content":"x","tool_calls":[{"id":"c"}]}]}"#,
         PREFILL,
         r#"{"model":"m-b","messages":[{"role":"assistant","content":"x","tool_calls":[{"id":"c"}]},{"role":"assistant","content":"<P>"}]}"#,
@@ -141,13 +141,13 @@ const GOLDEN: &[(&str, &str, (ContinuationMode, PrefillFlags), &str)] = &[
         r#"{"model":"m-b","messages":[{"role":"system","content":"<I>"} ,{"role":"assistant","content":"<P>"}]}"#,
     ),
     (
-        "vLLM's flags",
+        "vLLM's flags [R6]",
         r#"{"model":"r","messages":[{"role":"user","content":"Hi"}]}"#,
         VLLM,
         r#"{"continue_final_message":true,"add_generation_prompt":false,"model":"m-b","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"<P>"}]}"#,
     ),
     (
-        "the prefix flag",
+        "the prefix flag [R6]",
         r#"{"model":"r","messages":[{"role":"user","content":"Hi"}]}"#,
         PREFIX,
         r#"{"model":"m-b","messages":[{"role":"user","content":"Hi"},{"prefix":true,"role":"assistant","content":"<P>"}]}"#,
@@ -180,6 +180,7 @@ fn golden_bodies() {
     }
 }
 
+// [R1]
 #[test]
 fn nothing_but_the_intended_members_differs() {
     let body = r#"{"model":"r","temperature":0.7,"max_tokens":100,"messages":[{"role":"system","content":"S"},
@@ -210,6 +211,7 @@ fn nothing_but_the_intended_members_differs() {
     }
 }
 
+// [R7, R8]
 #[test]
 fn token_limits_are_reduced_by_what_was_delivered_until_none_is_left() {
     let body =
@@ -249,6 +251,7 @@ fn token_limits_are_reduced_by_what_was_delivered_until_none_is_left() {
     }
 }
 
+// [A16]
 #[test]
 fn what_cannot_be_continued_is_refused() {
     let plain = r#"{"model":"r","messages":[{"role":"user","content":"x"}]}"#;
@@ -270,6 +273,7 @@ fn what_cannot_be_continued_is_refused() {
 }
 
 /// What was forwarded may be no proper JSON string (the tolerant reading lets it pass), or end within a character.
+// [R9]
 #[test]
 fn any_partial_makes_a_valid_body() {
     let body = r#"{"model":"r","messages":[{"role":"user","content":"x"}]}"#;

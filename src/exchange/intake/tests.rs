@@ -32,7 +32,7 @@ struct Seen {
 
 fn take(shape: Shape, reads: &[&[u8]], end: End) -> Seen {
     let mut intake = Intake::new(shape, LIMITS);
-    let mut facts = Vec::new();
+    let mut facts = Facts::new();
     for read in reads {
         intake.feed(Bytes::copy_from_slice(read), &mut facts);
     }
@@ -316,7 +316,7 @@ fn coded_bodies_show_each_event_as_soon_as_it_was_flushed() {
     for (coding, reads) in [("gzip", gzip_in_flushes(&PARTS)), ("br", brotli_in_flushes())] {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n\r\n");
         let mut intake = Intake::new(Shape::ChatStream, LIMITS);
-        let mut facts = Vec::new();
+        let mut facts = Facts::new();
         intake.feed(Bytes::from(head), &mut facts);
         let Some(Fact::Head(head)) = facts.pop() else { panic!("no head") };
         assert_eq!(head.headers.get("content-encoding"), None, "relabelled");
@@ -346,7 +346,7 @@ fn coded_bodies_are_the_same_wherever_they_are_cut() {
 
         // The length was that of the coded bytes: it must not be announced to a client.
         let mut intake = Intake::new(Shape::ChatPlain, LIMITS);
-        let mut facts = Vec::new();
+        let mut facts = Facts::new();
         intake.feed(Bytes::from(input), &mut facts);
         let Some(Fact::Head(head)) = facts.first() else { panic!("no head") };
         assert_eq!(head.framing, Framing::UntilClose);

@@ -116,6 +116,7 @@ const SEAMS: &[(&str, &str, &[&str], bool, &str, SeamKind)] = &[
     ("ends at once", STORY, &[], true, "", Exact),
 ];
 
+// [S9]
 #[test]
 fn joins_every_kind_of_seam() {
     for (name, partial, deltas, native, want, kind) in SEAMS {
@@ -128,6 +129,7 @@ fn joins_every_kind_of_seam() {
     }
 }
 
+// [S3]
 #[test]
 fn a_restart_that_departs_or_ends_early_fails() {
     let cases: [(&str, &[&str]); 2] = [
@@ -139,6 +141,7 @@ fn a_restart_that_departs_or_ends_early_fails() {
     }
 }
 
+// [S7]
 #[test]
 fn two_readings_remove_nothing() {
     // Its beginning and its end are the same: the new text may start over or repeat the end.
@@ -148,6 +151,7 @@ fn two_readings_remove_nothing() {
     assert_eq!(join(partial, &["He went home", " once more."], false).0.as_deref(), Some(" once more."));
 }
 
+// [S1, S2]
 #[test]
 fn a_slow_restart_is_caught_at_the_time_limit() {
     let mut seam = Seam::new(STORY.as_bytes(), false, CATCH_UP);
@@ -159,6 +163,7 @@ fn a_slow_restart_is_caught_at_the_time_limit() {
     assert_eq!(seam.time_out(START.after(HOLD_TIME).after(CATCH_UP)), Step::Depart);
 }
 
+// [S2, D8]
 #[test]
 fn natively_a_short_repeat_is_released_at_the_time_limit() {
     let mut seam = Seam::new(STORY.as_bytes(), true, CATCH_UP);
@@ -166,6 +171,7 @@ fn natively_a_short_repeat_is_released_at_the_time_limit() {
     assert_eq!(seam.time_out(START.after(HOLD_TIME)), Step::Release { skip: 0, kind: Exact });
 }
 
+// [S1]
 #[test]
 fn nothing_is_held_past_its_limit() {
     let partial: String = (0..200).map(|n| format!("{n} ")).collect();
@@ -179,6 +185,7 @@ fn nothing_is_held_past_its_limit() {
     assert!(matches!(held, Step::Release { .. }), "{held:?}");
 }
 
+// [S4]
 #[test]
 fn periodic_is_what_a_short_shift_maps_onto_itself() {
     let cases = [

@@ -74,6 +74,7 @@ fn what_connection_names_ends_here() {
     assert_eq!(names(forward_response(&headers)), ["X-Stays"]);
 }
 
+// [H1]
 #[test]
 fn a_clients_secrets_and_framing_do_not_reach_the_upstream() {
     let dropped = [
@@ -97,6 +98,7 @@ fn a_clients_secrets_and_framing_do_not_reach_the_upstream() {
     }
 }
 
+// [H5]
 #[test]
 fn what_is_about_the_upstreams_host_does_not_reach_the_client() {
     let dropped = ["Set-Cookie", "Server", "Via", "Alt-Svc", "Strict-Transport-Security", "X-Request-Id"];

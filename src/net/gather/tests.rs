@@ -52,7 +52,7 @@ fn written_slices_are_let_go_and_the_rest_stays_alive() {
     let mut gather = Gather::new();
     gather.push_all([whole.slice(0..10), whole.slice(10..20), whole.slice(20..30)]);
     gather.advance(15);
-    assert_eq!(gather.slices.len(), 2);
+    assert_eq!(gather.slices.len() - gather.first_slice, 2);
     assert!(!whole.is_unique());
     gather.advance(15);
     assert!(gather.is_empty());

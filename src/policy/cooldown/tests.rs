@@ -138,10 +138,10 @@ fn off_is_off() {
 
 #[test]
 fn failures_fall_out_of_the_window() {
-    // 30 s are 895 ticks, rounded up to six slots of 150.
+    // 30 s are 895 ticks, rounded up to six slots of 150. [K2]
     let cases = [
         ("at the window's end", 0, 899, true),
-        ("one past it", 0, 900, false),
+        ("one past it [K2]", 0, 900, false),
         ("a second one in the first slot goes with the first", 149, 900, false),
         ("one of the next slot stays", 150, 899, true),
     ];
@@ -240,7 +240,7 @@ fn a_lease_runs_out() {
     assert_eq!(bench.admit(MonoTime::from_nanos(lapse.as_nanos() - 1)).0, refused(lapse));
     let (verdict, second) = bench.admit(lapse);
     assert_eq!(verdict, Verdict::Probe);
-    // The first is no longer the probe, so its leaving makes no room; its word still counts.
+    // The first is no longer the probe, so its leaving makes no room; its word still counts. [K3]
     let held = refused(floor(lapse.after(PROBE_LEASE)));
     assert_eq!(bench.end(first, Ending::Neutral, lapse), held);
     let mut other = Bench { packed: bench.packed, settings: settings() };
@@ -306,7 +306,7 @@ fn retry_after_is_kept_to_the_time_it_names_and_needs_no_probe() {
         assert!(matches!(bench.state(now), State::Open { .. }));
         let end = now.after(kept);
         assert_eq!(bench.state(end), State::Closed, "{wait:?}");
-        assert_eq!(bench.admit(end).0, Verdict::Allowed, "{wait:?}: who waited as told is not refused");
+        assert_eq!(bench.admit(end).0, Verdict::Allowed, "{wait:?}: who waited as told is not refused [K6]");
         assert_eq!(bench.admit(end).0, Verdict::Allowed, "{wait:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::sse::{EventName, Frame, PREFIX, SUFFIX};
+use crate::sse::{EventName, Frame, PREFIX, SUFFIX, Wire};
 
 /// What each further `data:` line of an event counts for, besides its bytes: its offset, and its slices.
 const LINE_COST: usize = 64;
@@ -24,7 +24,7 @@ pub(super) struct Pending {
     pub has_data: bool,
     pub is_error_field: bool,
     /// The canonical form so far: `data: `, then the payload.
-    pub wire: SmallVec<[Bytes; 3]>,
+    pub wire: Wire,
     /// Slivers copied together; they stand after `wire`.
     gathered: Vec<u8>,
     pub payload_bytes: usize,

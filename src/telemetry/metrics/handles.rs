@@ -71,6 +71,8 @@ const OUTCOMES: [StreamOutcome; 4] = [
     StreamOutcome::PartialFailed,
     StreamOutcome::ClientAborted,
 ];
+/// Why targets are passed over. What is not listed counts under the last.
+const SKIPS: [&str; 5] = ["cooling_down", "continuation_none", "no_messages", "odd_messages", "other"];
 const FALLBACKS: [&str; 3] = ["recovered", "failed", "client_aborted"];
 
 /// `baton_requests_total` of one route.
@@ -158,6 +160,7 @@ impl RouteMetrics {
 pub struct TargetMetrics {
     label: SharedString,
     attempts: Box<[[OnceLock<Counter>; RESULTS.len()]; KINDS.len()]>,
+    skips: [OnceLock<Counter>; SKIPS.len()],
     first_token: OnceLock<Histogram>,
     inter_token: OnceLock<Histogram>,
     registry: Arc<Registry>,
@@ -168,6 +171,7 @@ impl TargetMetrics {
         Self {
             label: SharedString::from(Arc::clone(label)),
             attempts: Box::new(std::array::from_fn(|_| std::array::from_fn(|_| OnceLock::new()))),
+            skips: std::array::from_fn(|_| OnceLock::new()),
             first_token: OnceLock::new(),
             inter_token: OnceLock::new(),
             registry: Arc::clone(registry),
@@ -186,6 +190,16 @@ impl TargetMetrics {
                 SharedString::const_str(RESULTS[at]),
             ];
             self.registry.counter(Metric::Attempts, values)
+        });
+        counter.increment(1);
+    }
+
+    /// It was passed over.
+    pub fn skipped(&self, reason: &str) {
+        let at = SKIPS.iter().position(|known| *known == reason).unwrap_or(SKIPS.len() - 1);
+        let counter = self.skips[at].get_or_init(|| {
+            let values = vec![self.label.clone(), SharedString::const_str(SKIPS[at])];
+            self.registry.counter(Metric::TargetsSkipped, values)
         });
         counter.increment(1);
     }

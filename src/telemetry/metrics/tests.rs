@@ -97,6 +97,8 @@ fn every_metric_is_rendered_with_its_kind() {
     target.attempt_ended(AttemptKind::Initial, &Cause::Answered);
     target.first_token(Duration::from_millis(3));
     target.inter_token(Duration::from_secs(90));
+    target.skipped("odd_messages");
+    target.skipped("a reason from the future");
     metrics.frame_skipped("foreign");
     metrics.frame_skipped("a reason from the future");
     metrics.reached(Limit::Head);
@@ -119,6 +121,8 @@ fn every_metric_is_rendered_with_its_kind() {
         "baton_requests_total{route=\"unknown\",status=\"none\",stream=\"false\"} 1",
         "baton_frames_skipped_total{reason=\"other\"} 1",
         "baton_frames_skipped_total{reason=\"foreign\"} 1",
+        "baton_targets_skipped_total{target=\"b/m\",reason=\"odd_messages\"} 1",
+        "baton_targets_skipped_total{target=\"b/m\",reason=\"other\"} 1",
         "baton_limits_reached_total{limit=\"head\"} 1",
         "baton_target_state{target=\"b/m\"} 1",
         "baton_limits_reached_total{limit=\"window\"} 0",
