@@ -6,11 +6,11 @@ use crate::peers::Installed;
 
 use super::Asides;
 use super::figures::Kind;
-use super::machine::Machine;
+use super::place::Place;
 use super::results::Results;
 
-/// One object: the machine, the versions, and for each workload and proxy the medians, their range and all readings.
-pub fn document(machine: &Machine, installed: &[Installed], results: &Results, asides: &Asides) -> Value {
+/// One object: the place, the versions, and for each workload and proxy the medians, their range and all readings.
+pub fn document(place: &Place, installed: &[Installed], results: &Results, asides: &Asides) -> Value {
     let versions: Map<String, Value> =
         installed.iter().map(|it| (it.proxy.name().to_owned(), json!(it.version))).collect();
     let workloads: Map<String, Value> = results
@@ -44,8 +44,8 @@ pub fn document(machine: &Machine, installed: &[Installed], results: &Results, a
         .collect();
     let void: Vec<&str> = results.void().into_iter().map(|(workload, _)| workload.name()).collect();
     json!({
-        "date": machine.date, "kernel": machine.kernel, "cpu": machine.cpu, "load_average": machine.load,
-        "profile": machine.profile, "versions": versions, "workloads": workloads, "void": void,
+        "date": place.date, "kernel": place.kernel, "cpu": place.cpu, "load_average": place.load,
+        "profile": place.profile, "versions": versions, "workloads": workloads, "void": void,
         "two_empty_actors_kb": asides.pair_kb, "baton_tls_kb_per_stream": asides.baton_tls_kb,
     })
 }

@@ -1,10 +1,19 @@
 //! One measurement: a workload on a running proxy, and its report boiled down to what is compared.
 
-use crate::peers::Running;
+use std::io;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::peers::{Running, pause};
 use crate::run::{self, ProcessReport, Report, Work};
 
 use super::figures::Figures;
+use super::memory;
+use super::table::kb;
 use super::workload::{Times, Workload};
+
+/// For the answers under way at a window's end; those of workload c never end.
+const GRACE: Duration = Duration::from_millis(200);
 
 /// Puts the load on. Blocks until it is over; runs the client on the calling thread.
 ///
@@ -13,16 +22,37 @@ use super::workload::{Times, Workload};
 pub fn measure(workload: Workload, times: Times, running: &Running) -> crate::Result<Figures> {
     let work = Work {
         url: format!("http://{}", running.address),
-        model: workload.model().to_owned(),
-        connections: workload.connections(),
-        streamed: workload.streamed(),
-        ramp_up: times.ramp_up,
+        pid: running.id(),
         warm_up: times.warm_up,
         window: times.window,
-        pid: running.id(),
+        grace: GRACE,
         ..Work::default()
     };
-    Ok(boil_down(workload, &run::measure(&work)?))
+    let work = workload.load().shape(work);
+    let watch = running.id().map(|id| watch_memory(id, times.warm_up)).transpose()?;
+    let report = run::measure(&work)?;
+    let grown = watch.map(|watch| watch.join().map_err(|_| "the thread that looks at memory panicked"));
+    let mut figures = boil_down(workload, &report);
+    if let Some(grown) = grown.transpose()?.filter(|_| workload == Workload::C) {
+        figures.kb_per_stream = Some(kb(grown?) / streams(&report));
+    }
+    Ok(figures)
+}
+
+/// How many bytes process `id` has grown by in `time`: so that all streams are of the age that they have at the window's
+/// start, whatever its length. Baton keeps the text that it has delivered.
+fn watch_memory(id: u32, time: Duration) -> io::Result<JoinHandle<io::Result<u64>>> {
+    let before = memory::of(id)?;
+    let watch = move || {
+        pause(time);
+        Ok(memory::of(id)?.saturating_sub(before))
+    };
+    thread::Builder::new().name("compare-memory".to_owned()).spawn(watch)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "streams are thousands")]
+fn streams(report: &Report) -> f64 {
+    report.streams_open.0.max(1) as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a minute's work are far below 2^53")]
@@ -40,17 +70,16 @@ fn boil_down(workload: Workload, report: &Report) -> Figures {
     let switches = of_process(|process| (process.voluntary_switches + process.involuntary_switches) as f64);
     // Without a unit of work its costs would be 0, or no number: an error says that nothing was measured.
     let nothing = u64::from(units == 0);
-    let not_open =
-        if paced { (workload.connections() as u64).saturating_sub(report.streams_open.0) } else { 0 };
+    let wanted = if paced { workload.connections() } else { 0 };
     Figures {
         cpu_us: cpu_us.filter(|_| units > 0),
-        kb_per_stream: of_process(|process| process.memory_per_stream_kb).filter(|_| paced),
+        kb_per_stream: None,
         p50_us: paced.then_some(report.added_latency_us.p50),
         p99_us: paced.then_some(report.added_latency_us.p99),
         switches: switches.map(|switches| switches / units.max(1) as f64),
         rate: Some(rate),
         asked_rate: report.asked_events_per_s.filter(|_| paced),
-        errors: report.errors.values().sum::<u64>() + not_open + nothing,
+        errors: report.errors.values().sum::<u64>() + wanted.saturating_sub(report.streams_open.0) + nothing,
     }
 }
 
@@ -73,7 +102,6 @@ mod tests {
                 cpu_us_per_event: 3.0,
                 voluntary_switches: 15,
                 involuntary_switches: 5,
-                memory_per_stream_kb: 12.5,
                 ..ProcessReport::default()
             }),
             ..Report::default()
@@ -81,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_per_request_or_per_event_and_streams_have_memory_and_latency() {
+    fn costs_are_per_request_or_per_event_and_streams_have_latency() {
         let a = boil_down(Workload::A, &report());
         assert_eq!(
             (a.cpu_us, a.switches, a.rate, a.kb_per_stream),
@@ -111,6 +139,6 @@ mod tests {
     #[test]
     fn without_a_proxy_there_is_no_process_to_measure() {
         let direct = boil_down(Workload::C, &Report { process: None, ..report() });
-        assert_eq!((direct.cpu_us, direct.kb_per_stream, direct.p50_us), (None, None, Some(7.0)));
+        assert_eq!((direct.cpu_us, direct.p50_us), (None, Some(7.0)));
     }
 }

@@ -9,9 +9,9 @@ mod binary;
 mod chart;
 mod figures;
 mod json;
-mod machine;
 mod measure;
 mod memory;
+mod place;
 mod results;
 mod table;
 mod tls;
@@ -27,10 +27,11 @@ use std::time::Duration;
 use baton::demo::StopSignal;
 use tempfile::TempDir;
 
+use crate::machine;
 use crate::peers::{self, Installed, Process, Proxy, SELF, Setting};
 
 pub use actors::{ActorPairs, actor_pairs};
-use machine::Machine;
+use place::Place;
 use results::Results;
 use tls::{Certificate, Held};
 use workload::{Times, Workload};
@@ -39,7 +40,7 @@ use workload::{Times, Workload};
 const INTERRUPTED: i32 = 130;
 /// Of a proxy and an upstream, as seen; for the estimate alone.
 const START_AND_STOP: Duration = Duration::from_millis(300);
-/// So that streams opened over TLS are as old as those of workload c when their memory is looked at.
+/// So that streams opened over TLS are about as old as those of workload c when their memory is looked at.
 const TLS_HOLD: Duration = Duration::from_secs(2);
 
 /// Put the same load through several proxies in turn and set their figures side by side.
@@ -88,24 +89,24 @@ impl Arguments {
 /// # Errors
 /// A proxy that was asked for by name is not installed, something does not start, or a file cannot be written.
 pub fn command(compare: &Arguments) -> crate::Result<ExitCode> {
-    let machine = Machine::here();
+    let place = Place::here();
     let (load_core, proxy_core) = pick_cores(compare)?;
     let directory = tempfile::Builder::new().prefix("baton-compare-").tempdir()?;
     end_on_signal(directory.path())?;
     let installed = installed(compare, directory.path())?;
-    peers::raise_descriptor_limit()?;
-    peers::pin(load_core)?;
+    machine::raise_descriptor_limit();
+    machine::pin(Some(load_core))?;
     let bench = Bench { compare, installed: &installed, directory: &directory, load_core, proxy_core };
     let asides = bench.asides()?;
     let results = bench.run()?;
-    let head = table::head(&machine, &installed, usize::from(compare.repetitions()));
+    let head = table::head(&place, &installed, usize::from(compare.repetitions()));
     print!("\n{head}{}{}", table::tables(&results), table::verdicts(&results, &asides));
     if let Some(file) = &compare.json {
-        let document = json::document(&machine, &installed, &results, &asides);
+        let document = json::document(&place, &installed, &results, &asides);
         fs::write(file, format!("{document:#}\n")).map_err(|error| at(file, &error))?;
     }
     if let Some(file) = &compare.chart {
-        let subtitle = format!("{}, Linux {}, {}", machine.date, machine.kernel, machine.cpu);
+        let subtitle = format!("{}, Linux {}, {}", place.date, place.kernel, place.cpu);
         fs::write(file, chart::svg(&results, &subtitle)).map_err(|error| at(file, &error))?;
     }
     Ok(if results.errors_of_all() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -189,7 +190,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Memory beside the tables, where workload c is measured at all.
-    fn asides(&self) -> io::Result<Asides> {
+    fn asides(&self) -> crate::Result<Asides> {
         if !self.compare.workloads.contains(&Workload::C) {
             return Ok(Asides::default());
         }
@@ -200,7 +201,7 @@ impl Bench<'_> {
         })
     }
 
-    fn tls_kb(&self, baton: &Installed) -> io::Result<f64> {
+    fn tls_kb(&self, baton: &Installed) -> crate::Result<f64> {
         let directory = tempfile::tempdir_in(self.directory.path())?;
         let (_upstream, upstream) = self.upstream(directory.path())?;
         let certificate = Certificate::make(directory.path())?;
@@ -208,7 +209,7 @@ impl Bench<'_> {
             upstream,
             core: self.proxy_core,
             directory: directory.path(),
-            model: Workload::C.model(),
+            model: Workload::C.load().model(),
             tls: &certificate.setting,
         };
         let running = baton.start(&setting)?;
@@ -217,7 +218,8 @@ impl Bench<'_> {
             id: running.id().unwrap_or_default(),
             certificate: &certificate,
         };
-        held.kb_per_stream(Workload::C.connections(), Workload::C.model(), TLS_HOLD)
+        held.kb_per_stream(Workload::C.connections(), Workload::C.load().model(), TLS_HOLD)
+            .map_err(Into::into)
     }
 
     fn run(&self) -> crate::Result<Results> {
@@ -269,7 +271,7 @@ impl Bench<'_> {
             upstream,
             core: self.proxy_core,
             directory: directory.path(),
-            model: Workload::C.model(),
+            model: Workload::C.load().model(),
             tls: "",
         };
         let running = installed.start(&setting)?;
@@ -279,7 +281,8 @@ impl Bench<'_> {
     /// An upstream of its own for each measurement: nothing is left over from the one before.
     fn upstream(&self, directory: &Path) -> io::Result<(Process, SocketAddr)> {
         let address = peers::free_address()?;
-        let arguments = ["upstream", "--port", &address.port().to_string()].map(str::to_owned);
+        let arguments =
+            ["upstream", "--events", "200", "--port", &address.port().to_string()].map(str::to_owned);
         let log = directory.join("upstream.log");
         let mut process = Process::start(Path::new(SELF), &arguments, self.load_core, &log)?;
         process.wait_for(address, &log)?;

@@ -6,15 +6,15 @@ use crate::peers::{Installed, Proxy};
 
 use super::Asides;
 use super::figures::{Kind, Summary};
-use super::machine::Machine;
+use super::place::Place;
 use super::results::{ABOVE_ACTORS_KB_MAX, PACE_KEPT_MIN, RELAY_OVER_NGINX_MAX, Results};
 use super::workload::Workload;
 
 /// What is above the tables.
-pub fn head(machine: &Machine, installed: &[Installed], repetitions: usize) -> String {
+pub fn head(place: &Place, installed: &[Installed], repetitions: usize) -> String {
     let mut text = format!(
         "{}, Linux {}, {}, load average {} before the run, {} build, {repetitions} repetitions\n",
-        machine.date, machine.kernel, machine.cpu, machine.load, machine.profile,
+        place.date, place.kernel, place.cpu, place.load, place.profile,
     );
     for installed in installed.iter().filter(|installed| !installed.version.is_empty()) {
         // Writing to a String cannot fail.

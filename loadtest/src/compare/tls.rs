@@ -64,7 +64,7 @@ impl Held<'_> {
     /// # Errors
     /// A stream failed, or not all of them were open in time.
     #[expect(clippy::cast_precision_loss, reason = "streams are thousands")]
-    pub fn kb_per_stream(&self, streams: usize, model: &str, hold: Duration) -> io::Result<f64> {
+    pub fn kb_per_stream(&self, streams: u64, model: &str, hold: Duration) -> io::Result<f64> {
         let config = tls_config::client("compare", Some(self.certificate.pem.as_bytes()), true)
             .map_err(io::Error::other)?;
         let mode = driver::probe(Io::Auto).map_err(io::Error::other)?.mode;
@@ -104,12 +104,12 @@ fn request(model: &str) -> String {
 
 #[derive(Default)]
 struct Counts {
-    open: Cell<usize>,
+    open: Cell<u64>,
     failed: Cell<Option<io::Error>>,
 }
 
 impl Counts {
-    async fn wait_for(&self, streams: usize) -> io::Result<()> {
+    async fn wait_for(&self, streams: u64) -> io::Result<()> {
         let mut waited = Duration::ZERO;
         loop {
             if let Some(failure) = self.failed.take() {

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use crate::run::Work;
+
 use super::figures::Kind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Workload {
-    /// Plain JSON answers on 64 connections.
+    /// Plain JSON answers on 64 connections, each of which asks again at once.
     A,
     /// 64 streams as fast as can be, 200 events of 200 bytes each.
     B,
@@ -19,8 +21,6 @@ pub enum Workload {
 /// How long a measurement takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// The connections are opened over this time; a part of the warm-up.
-    pub ramp_up: Duration,
     pub warm_up: Duration,
     pub window: Duration,
 }
@@ -39,42 +39,35 @@ impl Workload {
     /// What it is, for people.
     pub const fn title(self) -> &'static str {
         match self {
-            Self::A => "plain JSON answers on 64 connections",
+            Self::A => "plain JSON answers of one short text on 64 connections",
             Self::B => "64 streams flat out, 200 events of 200 B each",
             Self::C => "1,000 streams, one event of 200 B every 20 ms each",
         }
     }
 
-    /// What the upstream is asked for; `loadtest upstream --help` explains the names. The streams of c outlast any
-    /// measurement, so that their memory is that of streams of one age: Baton keeps the text that it has delivered.
-    pub const fn model(self) -> &'static str {
+    /// The load itself, as `loadtest run` knows it. The streams of c outlast any measurement.
+    pub const fn load(self) -> crate::workload::Workload {
         match self {
-            Self::A => "healthy,events=20,bytes=200",
-            Self::B => "healthy,events=200,bytes=200",
-            Self::C => "healthy,events=16384,bytes=200,gap=20ms",
+            Self::A => crate::workload::Workload::A,
+            Self::B => crate::workload::Workload::B,
+            Self::C => crate::workload::Workload::C,
         }
     }
 
-    pub const fn connections(self) -> usize {
-        match self {
-            Self::A | Self::B => 64,
-            Self::C => 1000,
-        }
+    /// Connections at once.
+    pub fn connections(self) -> u64 {
+        self.load().shape(Work::default()).connections as u64
     }
 
-    pub const fn streamed(self) -> bool {
-        !matches!(self, Self::A)
-    }
-
-    /// Connecting takes longer for a thousand streams; then they have the same age, about 2.5 s, at the window's start
-    /// whether it is a long one or a short one. `window`: as asked for.
+    /// Opening a thousand streams takes longer; at the window's start they are then of one age, about 2.5 s, whatever
+    /// its length. `window`: as asked for.
     pub fn times(self, quick: bool, window: Option<Duration>) -> Times {
         let ms = Duration::from_millis;
-        let (ramp_up, warm_up, short) = match self {
-            Self::A | Self::B => (ms(0), ms(1000), ms(2000)),
-            Self::C => (ms(1000), ms(3000), ms(3000)),
+        let (warm_up, short) = match self {
+            Self::A | Self::B => (ms(1000), ms(2000)),
+            Self::C => (ms(2750), ms(3000)),
         };
-        Times { ramp_up, warm_up, window: window.unwrap_or(if quick { short } else { ms(10_000) }) }
+        Times { warm_up, window: window.unwrap_or(if quick { short } else { ms(10_000) }) }
     }
 
     /// The unit of work that CPU time is divided by.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use baton::net::clock;
 use clap::ValueEnum;
 
-pub use pinned::{Pinned, cores, pin, pinned, raise_descriptor_limit};
+pub use pinned::{Pinned, cores, pinned};
 use templates::Places;
 
 /// How long a proxy may take until it accepts (arbitrary; the slowest, Envoy, takes under a second).

@@ -8,8 +8,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use crate::machine;
 
 /// Become another program on one core; `compare` starts the proxies with it.
 #[derive(clap::Args)]
@@ -28,26 +30,13 @@ pub struct Pinned {
 /// There is no such core, or no such program.
 pub fn pinned(pinned: &Pinned) -> crate::Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    raise_descriptor_limit()?;
-    pin(pinned.core)?;
+    machine::raise_descriptor_limit();
+    machine::pin(Some(pinned.core))?;
     let Some((program, arguments)) = pinned.command.split_first() else {
         return Err("no program was named".into());
     };
     let error = Command::new(program).args(arguments).exec();
     Err(format!("{}: {error}", program.display()).into())
-}
-
-/// Keeps the calling thread, and the threads it will start, on `core`.
-///
-/// # Errors
-/// There is no such core, or this process may not use it.
-pub fn pin(core: usize) -> io::Result<()> {
-    if core >= CpuSet::MAX_CPU {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no core {core}")));
-    }
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).map_err(|error| io::Error::other(format!("core {core}: {error}")))
 }
 
 /// The cores that this thread may use, in rising order.
@@ -57,14 +46,4 @@ pub fn pin(core: usize) -> io::Result<()> {
 pub fn cores() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
-}
-
-/// Lets this process, and what it starts, open as many descriptors as the system allows.
-///
-/// # Errors
-/// None that the kernel documents for raising a soft limit to its hard one.
-pub fn raise_descriptor_limit() -> io::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
-    Ok(())
 }

@@ -140,6 +140,8 @@ pub fn sum_up(work: &Work, measured: Vec<Measured>) -> crate::Result<Report> {
     }
     let seen = &all.recorder;
     let per_s = |count: u64| count as f64 / all.window_s.max(f64::MIN_POSITIVE);
+    // In the closed loop each connection has a stream nearly always.
+    let streams = if work.rate.is_some() { all.streams_at_end } else { work.connections as u64 };
     let process = work.pid.map(|_| all.process.report(all.window_s, seen.requests, seen.events, streams));
     let starts = std::iter::once(0.0).chain(all.course.iter().map(|(at, _)| *at));
     let course =

@@ -7,7 +7,7 @@ use baton::net::clock;
 
 /// What the figures depend on besides the proxies.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct Place {
     pub date: String,
     pub kernel: String,
     pub cpu: String,
@@ -16,7 +16,7 @@ pub struct Machine {
     pub profile: &'static str,
 }
 
-impl Machine {
+impl Place {
     pub fn here() -> Self {
         let (seconds, _) = clock::unix_now();
         let date = humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
