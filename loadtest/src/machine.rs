@@ -1,7 +1,7 @@
 //! This machine's CPUs and limits.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Keeps the calling thread on `cpu`, if one is given.
 ///
@@ -25,4 +25,10 @@ pub fn raise_descriptor_limit() -> u64 {
     // What cannot be raised stays; who needs more says so.
     let _unraised = setrlimit(Resource::Nofile, raised);
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// The CPUs that this thread may run on.
+pub fn cpus() -> Vec<usize> {
+    let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }

@@ -7,6 +7,7 @@ mod mock;
 mod peers;
 mod relay;
 mod run;
+mod scenario;
 mod text;
 mod upstream;
 mod workload;

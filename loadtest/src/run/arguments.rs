@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::{Report, Work, measure, plot, print};
+use crate::scenario;
 use crate::workload::Workload;
 
 /// Put load on a proxy or an upstream, and check every answer.
@@ -158,6 +159,9 @@ impl Arguments {
 /// # Errors
 /// It could not be run, or a file could not be written.
 pub fn command(arguments: &Arguments) -> crate::Result<ExitCode> {
+    if let Some(path) = &arguments.scenario {
+        return scenario::command(path, arguments.baton.as_deref(), arguments.json.as_deref());
+    }
     crate::machine::raise_descriptor_limit();
     let work = arguments.work();
     let report = measure(&work)?;

@@ -21,6 +21,9 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(5);
 /// A slow reader waits so long between two reads of 2 to 4 KiB.
 const SLOW_PAUSE: Duration = Duration::from_millis(20);
 
+/// Nobody listens.
+pub const REFUSED: &str = "connect: refused";
+
 /// What the connections of a thread share.
 pub struct Client {
     pub work: Work,
@@ -139,7 +142,11 @@ impl Client {
                 }
                 Err(Failure::Wrong(kind)) => {
                     link = None;
+                    let refused = kind == REFUSED;
                     self.recorder.borrow_mut().error(kind);
+                    if refused && self.work.leave_when_refused {
+                        return;
+                    }
                     monoio::time::sleep(PAUSE_AFTER_ERROR).await;
                 }
             }
@@ -192,7 +199,7 @@ impl Client {
 
     async fn connect(&self) -> Result<Link, Kind> {
         let stream = TcpStream::connect_addr(self.address).await.map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionRefused => Kind::from("connect: refused"),
+            io::ErrorKind::ConnectionRefused => Kind::from(REFUSED),
             _ => Kind::from(format!("connect: {error}")),
         })?;
         // Nagle's algorithm would only matter to a second small write, which there is none of.

@@ -19,6 +19,7 @@ use baton::net::driver::{self, Io};
 
 pub use arguments::{Arguments, command};
 pub use recorder::{histogram, spread};
+#[expect(unused_imports, reason = "part of the report")]
 pub use report::{ProcessReport, Report, Spread};
 pub use table::print;
 
@@ -54,6 +55,8 @@ pub struct Work {
     pub timeout: Duration,
     /// The run ends after that many answers, if that is sooner.
     pub requests: Option<u64>,
+    /// A connection that is refused does not try again.
+    pub leave_when_refused: bool,
     /// The process to be measured along.
     pub pid: Option<u32>,
     /// The CPU that the calling thread, which is the client, is to run on.
@@ -82,6 +85,7 @@ impl Default for Work {
             grace: Duration::from_secs(1),
             timeout: Duration::from_secs(30),
             requests: None,
+            leave_when_refused: false,
             pid: None,
             cpu: None,
             threads: 1,

@@ -103,6 +103,12 @@ impl Report {
         let wrong = |kind: &str| WRONG.iter().any(|start| kind.starts_with(start));
         self.errors.iter().filter(|(kind, _)| wrong(kind)).map(|(_, count)| count).sum()
     }
+
+    /// Requests that nobody took.
+    pub fn refused_answers(&self) -> u64 {
+        let refused = |kind: &str| kind.starts_with("connect: ") || kind == "status 503";
+        self.errors.iter().filter(|(kind, _)| refused(kind)).map(|(_, count)| count).sum()
+    }
 }
 
 /// How the kinds of wrong answers begin; the other kinds are answers that were honestly not given.
