@@ -31,6 +31,9 @@ pub fn measure(workload: Workload, times: Times, running: &Running) -> crate::Re
     let work = workload.load().shape(work);
     let watch = running.id().map(|id| watch_memory(id, times.warm_up)).transpose()?;
     let report = run::measure(&work)?;
+    for (kind, count) in &report.errors {
+        eprintln!("  {count} errors: {kind}");
+    }
     let grown = watch.map(|watch| watch.join().map_err(|_| "the thread that looks at memory panicked"));
     let mut figures = boil_down(workload, &report);
     if let Some(grown) = grown.transpose()?.filter(|_| workload == Workload::C) {
@@ -76,7 +79,7 @@ fn boil_down(workload: Workload, report: &Report) -> Figures {
         kb_per_stream: None,
         p50_us: paced.then_some(report.added_latency_us.p50),
         p99_us: paced.then_some(report.added_latency_us.p99),
-        switches: switches.map(|switches| switches / units.max(1) as f64),
+        switches: switches.filter(|_| units > 0).map(|switches| switches / units.max(1) as f64),
         rate: Some(rate),
         asked_rate: report.asked_events_per_s.filter(|_| paced),
         errors: report.errors.values().sum::<u64>() + wanted.saturating_sub(report.streams_open.0) + nothing,

@@ -271,7 +271,7 @@ impl Bench<'_> {
             upstream,
             core: self.proxy_core,
             directory: directory.path(),
-            model: Workload::C.load().model(),
+            model: workload.load().model(),
             tls: "",
         };
         let running = installed.start(&setting)?;
