@@ -9,10 +9,11 @@
 //!   [`spawn_root`] and [`spawn_linked`] knock; [`Door`] does so from other threads. Inside a turn a knock does nothing, since Tokio
 //!   sees for itself what became runnable.
 //! * A turn ends when no actor has anything to do, after [`TURN_TASKS_MAX`] task runs, or after [`TURN_TIME_MAX`]. What is left is
-//!   taken up after [`TURN_REST`], by a timer and never by a wake: with deferred task running monoio reaps completions
-//!   only when it parks, so a task that wakes itself would keep all I/O of the core waiting.
-//! * A knock from another thread comes in as I/O, through a socket, for the same reason: where monoio's own wakers come
-//!   from another thread it does not wait, and so does not reap (0.2.4, `inner_park`).
+//!   taken up once the core has seen to its I/O: the core knocks at its own door, through the socket, and never wakes
+//!   the turn. With deferred task running monoio reaps completions only when it parks, so a task that wakes itself
+//!   would keep all I/O of the core waiting; the knock is reaped together with what else has completed.
+//! * A knock from another thread comes in as I/O, through that socket, for the same reason: where monoio's own wakers
+//!   come from another thread it does not wait, and so does not reap (0.2.4, `inner_park`).
 //!
 //! # How a turn knows that it is done
 //! Tokio's `block_on` polls its root future after every [`WINDOW`] task runs *or* when nothing is runnable, and does
@@ -51,8 +52,6 @@ use crate::{
 pub const TURN_TASKS_MAX: u32 = 4096;
 /// How long one turn lasts, plus at most [`WINDOW`] task runs.
 pub const TURN_TIME_MAX: Duration = Duration::from_millis(2);
-/// How long the core belongs to I/O after a turn that was cut short; monoio's timers count in milliseconds.
-pub const TURN_REST: Duration = Duration::from_millis(1);
 /// Task runs between two looks at the clock. Even, so that Tokio looks at both queues equally often.
 const WINDOW: u32 = 4;
 /// Every how many task runs Tokio looks first at the queue of tasks woken outside a turn, and else at the other one.
@@ -80,7 +79,7 @@ enum Phase {
     /// For a knock.
     Waiting,
     Running,
-    /// For the rest to be over.
+    /// For the core's own knock, behind its I/O.
     Resting,
 }
 
@@ -97,8 +96,8 @@ impl Core {
 
     fn knock(&self) {
         match self.phase.get() {
-            Phase::Absent | Phase::Running => {}
-            Phase::Resting => self.due.set(true),
+            // While it rests a turn is to come anyway.
+            Phase::Absent | Phase::Running | Phase::Resting => {}
             Phase::Waiting => {
                 if !self.due.replace(true)
                     && let Some(task) = self.task.borrow().as_ref()
@@ -212,7 +211,13 @@ impl Door {
             |core: &Core| core.door.borrow().as_ref().is_some_and(|door| Arc::ptr_eq(&door.0, &self.0));
         if CORE.try_with(is_own).unwrap_or(false) {
             knock();
-        } else if !self.0.due.swap(true, Ordering::AcqRel) {
+        } else {
+            self.knock_by_socket();
+        }
+    }
+
+    fn knock_by_socket(&self) {
+        if !self.0.due.swap(true, Ordering::AcqRel) {
             // At most one byte is unread, so the socket is never full; it is closed when the core has ended.
             let _core_ended = (&self.0.socket).write(&[1]);
         }
@@ -261,7 +266,7 @@ async fn run_core<F: Future>(
         reason = "a core without its turn must not live on: a panic ends the thread"
     )]
     let (turns, visitors) = (
-        monoio::spawn(take_turns(Rc::downgrade(&tokio))),
+        monoio::spawn(take_turns(Rc::downgrade(&tokio), door.clone())),
         monoio::spawn(open_to_visitors(door.clone(), inside)),
     );
     drop(turns);
@@ -298,7 +303,7 @@ impl Drop for Occupied {
     }
 }
 
-/// Hands on the knocks of other threads, until the door's socket is shut down.
+/// Hands on the knocks that come by the socket, until the door's socket is shut down.
 async fn open_to_visitors(door: Door, mut inside: monoio::net::UnixStream) {
     let mut byte = Vec::with_capacity(1);
     loop {
@@ -309,23 +314,24 @@ async fn open_to_visitors(door: Door, mut inside: monoio::net::UnixStream) {
         }
         byte.clear();
         door.0.due.swap(false, Ordering::AcqRel); // what was sent before a knock that found it set is seen
-        knock();
+        CORE.with(|core| {
+            if core.phase.get() == Phase::Resting {
+                core.phase.set(Phase::Waiting);
+            }
+            core.knock();
+        });
     }
 }
 
 /// The turn task.
-async fn take_turns(tokio: Weak<Runtime>) {
+async fn take_turns(tokio: Weak<Runtime>, door: Door) {
     loop {
         poll_fn(|cx| CORE.with(|core| due(core, cx))).await;
         let Some(tokio) = tokio.upgrade() else { return };
         let ended = CORE.with(|core| turn(core, &tokio));
         drop(tokio);
         if ended == Ended::CutShort {
-            monoio::time::sleep(TURN_REST).await;
-            CORE.with(|core| {
-                core.due.set(true);
-                core.phase.set(Phase::Waiting);
-            });
+            door.knock_by_socket();
         }
     }
 }

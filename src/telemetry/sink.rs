@@ -13,6 +13,8 @@ use metrics::Counter;
 
 /// Lines that wait to be written; at a usual half KiB each, 2 MiB.
 const QUEUE_LINES: usize = 4096;
+/// How long the writer rests after a batch: being woken for each line would cost the cores more than the line itself.
+const REST: Duration = Duration::from_millis(10);
 /// What is written at once, bytes: lines that wait are joined up to here.
 const BATCH_BYTES: usize = 64 * 1024;
 
@@ -114,6 +116,7 @@ fn write_all(items: &Receiver<Item>, mut into: impl Write, lost: &Counter) {
         for done in waiting.drain(..) {
             let _nobody_waits = done.send(());
         }
+        std::thread::park_timeout(REST);
     }
 }
 
