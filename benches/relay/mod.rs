@@ -41,6 +41,7 @@ pub fn plan(continuation: ContinuationMode) -> Arc<Plan> {
         continuation,
         prefill_flags: PrefillFlags::None,
         trim_trailing_space: false,
+        ask_usage: false,
         prompt: None,
     };
     Arc::new(Plan {

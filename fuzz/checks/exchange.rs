@@ -265,6 +265,7 @@ fn plan(mode: ContinuationMode, targets: usize, budgets: [u32; 3], settle: Durat
         continuation: mode,
         prefill_flags: PrefillFlags::Prefix,
         trim_trailing_space: index % 2 == 1,
+        ask_usage: index % 3 == 1,
         prompt: None,
     };
     let policy = RoutePolicy {

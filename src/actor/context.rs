@@ -127,6 +127,7 @@ fn plan(config: &Config, route: usize, limit: FallbackLimit, modes: &[Continuati
             continuation: modes[target.upstream],
             prefill_flags: upstream.prefill_flags,
             trim_trailing_space: upstream.trim_trailing_space,
+            ask_usage: upstream.ask_usage,
             prompt: prompt.clone(),
         }
     };

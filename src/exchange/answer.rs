@@ -160,7 +160,12 @@ impl Exchange {
         let Some(id) = self.attempt.as_ref().map(|attempt| attempt.id) else { return };
         let body = self.take_body();
         match reader.read_body(&body) {
-            Body::Completion { .. } => {}
+            Body::Completion { usage, .. } => {
+                if let Some(attempt) = &mut self.attempt {
+                    // The frames tell of it only where the client asked.
+                    attempt.usage = usage;
+                }
+            }
             Body::Error(error) => return self.on_error_in_body(error, body, now),
             Body::Other => return self.attempt_failed(Cause::NotAnAnswer, now),
         }

@@ -12,7 +12,7 @@ use crate::http1::ResponseHead;
 use crate::policy::Timeouts;
 use crate::policy::cooldown::Ticket;
 use crate::protocol::openai_chat::{Read, Template};
-use crate::protocol::{Delta, Finish, Usage};
+use crate::protocol::{Delta, Edits, Finish, Reading, Usage};
 use crate::sse::Frame;
 use crate::time::{Deadline, MonoTime};
 
@@ -67,6 +67,8 @@ pub(super) struct Attempt {
     /// The body ended properly.
     pub is_ended: bool,
     pub usage: Option<Usage>,
+    /// It was asked for usage that the client did not ask for.
+    pub hides_usage: bool,
     /// What its frames look like around their text.
     pub template: Option<Template>,
     pub templates: u32,
@@ -127,6 +129,7 @@ impl Attempt {
             is_done: false,
             is_ended: false,
             usage: None,
+            hides_usage: false,
             template: None,
             templates: 0,
             bad_frames_in_row: 0,
@@ -172,9 +175,25 @@ impl Attempt {
         is_open && self.kind != Kind::MidStreamFallback && !self.is_done
     }
 
+    /// A frame with nothing but usage that is not the client's to see. One with an annotation too counts as such: no
+    /// provider is known to send it.
+    pub fn is_hidden(&self, delta: &Delta) -> bool {
+        self.hides_usage && delta.edits.usage.is_some() && delta.choices.is_empty()
+    }
+
+    /// The usage member to be cut out of a frame that the client sees: the figures, or null.
+    pub fn hidden_members(&self, edits: &Edits) -> impl Iterator<Item = Edit> + use<> {
+        let members =
+            if self.hides_usage { [edits.usage_member, edits.usage_null_member] } else { [None; 2] };
+        members.into_iter().flatten().map(Edit::cut)
+    }
+
     /// Remembers what its frames look like, once they are forwarded as they are.
     pub fn learn(&mut self, read: &Read) {
+        let is_edited =
+            matches!(&read.reading, Reading::Delta(d) if self.hidden_members(&d.edits).next().is_some());
         if self.is_forwarded()
+            && !is_edited
             && self.templates < TEMPLATES_MAX
             && let Some(template) = Template::of(read)
         {

@@ -29,6 +29,7 @@ mod invariants;
 mod machine;
 mod partial;
 mod seam;
+mod splices;
 mod switch;
 mod timers;
 mod usage;
@@ -43,7 +44,7 @@ use crate::http1::{Headers, ResponseHead};
 use crate::policy::trigger::Why;
 use crate::policy::{ContinuationMode, PrefillFlags, RoutePolicy, Timeouts, Trigger};
 use crate::protocol::Usage;
-use crate::protocol::request::RequestPeek;
+use crate::protocol::request::{RequestPeek, UsageAsk};
 use crate::sse::Frame;
 
 pub use breakers::Breakers;
@@ -73,6 +74,8 @@ pub struct Target {
     pub prefill_flags: PrefillFlags,
     /// White space at the partial's end is not sent: this upstream refuses it.
     pub trim_trailing_space: bool,
+    /// Its streams are asked for usage when the client did not, and that is taken out of what the client sees.
+    pub ask_usage: bool,
     /// What it is told in place of Baton's own sentence: JSON text without its quotes.
     pub prompt: Option<Bytes>,
 }
@@ -98,6 +101,14 @@ pub struct Request {
     pub shape: Shape,
     pub body: Bytes,
     pub peek: RequestPeek,
+}
+
+impl Request {
+    /// What must change in the body for `target` to be asked for usage that the client did not ask for; None: it is not.
+    pub(super) fn usage_ask(&self, target: &Target) -> Option<UsageAsk> {
+        let is_ours = target.ask_usage && self.shape == Shape::ChatStream;
+        self.peek.usage_ask.filter(|_| is_ours)
+    }
 }
 
 /// How far a client lets the route's policy go, by its `x-baton-fallback`.

@@ -26,6 +26,8 @@ pub struct Setup {
     pub order: Option<Order>,
     /// White space at the partial's end is not sent.
     pub trims: bool,
+    /// The targets that are asked for usage when the client did not.
+    pub asks_usage: Vec<usize>,
     /// How the targets' breakers stand at the start; None: there are none.
     pub health: Option<Vec<u64>>,
     pub seed: u64,
@@ -80,6 +82,7 @@ impl Setup {
             },
             order: None,
             trims: false,
+            asks_usage: Vec::new(),
             health: None,
             seed: 1,
         }
@@ -135,6 +138,7 @@ impl Setup {
             continuation: *continuation,
             prefill_flags: self.prefill_flags,
             trim_trailing_space: self.trims,
+            ask_usage: self.asks_usage.contains(&index),
             prompt: None,
         };
         Arc::new(Plan {

@@ -33,6 +33,7 @@ impl World {
             continuation: ContinuationMode::Instruct,
             prefill_flags: PrefillFlags::None,
             trim_trailing_space: false,
+            ask_usage: false,
             prompt: None,
         };
         let limits = Limits { hold_bytes: 0, response_body: 0, partial: 0, heartbeat: Duration::ZERO };
