@@ -54,6 +54,7 @@ pub fn plan(continuation: ContinuationMode) -> Arc<Plan> {
             partial: 1 << 20,
             heartbeat: Duration::from_secs(15),
         },
+        tells_text: false,
     })
 }
 

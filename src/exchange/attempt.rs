@@ -55,6 +55,10 @@ pub(super) struct Attempt {
     pub content_frames: u64,
     /// And those that were forwarded.
     pub forwarded_frames: u64,
+    /// How long the partial was at the dispatch.
+    pub begins_at: usize,
+    /// The text of a plain answer, if it is nothing but text.
+    pub plain_text: Option<Bytes>,
     /// Content of it was forwarded: it is the one that writes the answer.
     pub is_writing: bool,
     /// It started the answer over, and what it repeated was dropped.
@@ -122,6 +126,8 @@ impl Attempt {
             has_content: false,
             content_frames: 0,
             forwarded_frames: 0,
+            begins_at: 0,
+            plain_text: None,
             is_writing: false,
             is_restart: false,
             progress: now,

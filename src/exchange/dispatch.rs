@@ -38,6 +38,7 @@ impl Exchange {
         let to = &self.plan.targets[target];
         let mut opened = Attempt::new(attempt, target, kind, to.timeouts, now);
         opened.ticket = ticket;
+        opened.begins_at = self.partial.text().len();
         opened.hides_usage = self.request.usage_ask(to).is_some();
         self.attempt = Some(opened);
         let fresh = self.redialled;

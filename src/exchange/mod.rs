@@ -60,6 +60,8 @@ pub struct Plan {
     pub targets: Vec<Target>,
     pub policy: RoutePolicy,
     pub limits: Limits,
+    /// Somebody counts the tokens of answers without usage: their text is told even where nobody will carry it on.
+    pub tells_text: bool,
 }
 
 /// An upstream plus the model name to ask it for.
@@ -277,6 +279,19 @@ impl StreamOutcome {
     }
 }
 
+/// The text of one attempt's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Escaped JSON text: what it was given to carry on from, then its own.
+    pub text: Bytes,
+    /// Where its own begins.
+    pub from: usize,
+    /// Bytes that the text keeps alive.
+    pub held_bytes: usize,
+    /// Its content-bearing frames that are not in the text: dropped, as the repeat of a restart is, or held.
+    pub other_frames: u64,
+}
+
 /// What happened, for logs, metrics and the bill.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
@@ -292,6 +307,8 @@ pub enum Record {
         request_id: Option<Bytes>,
         usage: Option<Usage>,
         content_frames: u64,
+        /// What it wrote, if that is wanted, its upstream gave no usage, and all of it was text.
+        written: Option<Written>,
     },
     /// A mid-stream failure was judged.
     Broken {

@@ -6,6 +6,7 @@ pub mod errors;
 pub mod openai_chat;
 pub mod request;
 mod scan;
+pub mod texts;
 
 use smallvec::SmallVec;
 

@@ -28,6 +28,8 @@ pub struct Setup {
     pub trims: bool,
     /// The targets that are asked for usage when the client did not.
     pub asks_usage: Vec<usize>,
+    /// The text of answers without usage is told.
+    pub tells_text: bool,
     /// How the targets' breakers stand at the start; None: there are none.
     pub health: Option<Vec<u64>>,
     pub seed: u64,
@@ -83,6 +85,7 @@ impl Setup {
             order: None,
             trims: false,
             asks_usage: Vec::new(),
+            tells_text: false,
             health: None,
             seed: 1,
         }
@@ -146,6 +149,7 @@ impl Setup {
             targets: self.targets.iter().enumerate().map(target).collect(),
             policy: self.policy.clone(),
             limits: self.limits,
+            tells_text: self.tells_text,
         })
     }
 

@@ -1,4 +1,5 @@
-//! `ask_usage` through the real binary: what the upstream is asked, what the client gets, what is billed.
+//! Usage through the real binary: what upstreams are asked with `ask_usage`, what the client gets, what is billed; and
+//! what is estimated without figures.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +16,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use support::client::CHAT;
-use support::openai::{STREAM_HEAD, ch, chunk, chunk_as, done, finish, role, usage};
+use support::openai::{STREAM_HEAD, beginning, ch, chunk, chunk_as, done, finish, role, stream_as, usage};
 use support::upstream::send;
 use support::*;
 
@@ -152,4 +153,42 @@ fn a_client_that_asks_gets_the_usage() {
     let sent = upstream.requests().remove(0);
     assert_eq!(String::from_utf8_lossy(&sent.body), body.replace("\"chat\"", "\"model-1\""));
     assert_eq!(billed(dir.path(), 1), [json!(["answered", 11, 2, false])]);
+}
+
+/// Without figures the counts are the tokenizer's: of the prompt that each attempt was sent, and of what it wrote. Where
+/// nobody would carry an answer on, its text is counted all the same.
+#[test]
+fn what_has_no_figures_is_estimated() {
+    let dir = tempfile::tempdir().unwrap();
+    let breaks_off = |words: &[&str]| vec![Step::Send(beginning(words)), Step::Rst];
+    let first = ScriptedUpstream::new(vec![breaks_off(&["The \"old\" ", "sailor "]), breaks_off(&["The "])]);
+    let plain = openai::completion("aye aye").to_string().replace("usage", "x");
+    let second = ScriptedUpstream::new(vec![
+        send(stream_as("chatcmpl-b", "m", &["slept."])),
+        send(openai::response("200 OK", "application/json", plain)),
+    ]);
+    let proxy = Proxy::start(&config(&[&first, &second], dir.path()));
+    let content = "Who went down to the harbour?\n".repeat(20);
+    let mut body =
+        json!({ "model": "chat", "stream": true, "messages": [{ "role": "user", "content": content }] });
+    proxy.ask(&body).response().assert_success("The \"old\" sailor slept.");
+    let mut client = proxy.connect();
+    client.post_with(CHAT, &[("x-baton-fallback", "off")], body.to_string().as_bytes());
+    assert_ne!(client.response().end, End::Complete);
+    body["stream"] = json!(false);
+    drop(first);
+    assert_eq!(proxy.ask(&body).response().status, 200);
+    let tokens = |text: &str| tiktoken_rs::o200k_base_singleton().count_ordinary(text) as u64;
+    // A message costs 4 more than its text, the beginning of an answer 3.
+    let prompt = tokens(&content) + 4 + 3;
+    let before = "The \"old\" sailor ";
+    let events = billed(dir.path(), 5);
+    let want = [
+        json!(["cut", prompt, tokens(before), true]),
+        json!(["answered", prompt + tokens(before) + 4, tokens("slept."), true]),
+        json!(["cut", prompt, tokens("The "), true]),
+        json!([events[3][0], 0, 0, true]),
+        json!(["answered", prompt, tokens("aye aye"), true]),
+    ];
+    assert_eq!(events, want);
 }
