@@ -20,7 +20,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// None: the frame says more than its text, or would have to be changed.
+    /// None: the frame says more than its text, or would have to be changed. A usage without figures counts as
+    /// nothing: whether it is taken out is the exchange's to know.
     pub fn of(read: &Read) -> Option<Self> {
         let Reading::Delta(delta) = &read.reading else { return None };
         let text = *delta.text.first().filter(|_| is_plain_text(delta))?;
@@ -63,8 +64,7 @@ fn is_plain_text(delta: &Delta) -> bool {
         ..Delta::default()
     };
     let edits = &delta.edits;
-    let is_left_alone =
-        edits.role_member.is_none() && edits.error_null_member.is_none() && edits.usage_null_member.is_none();
+    let is_left_alone = edits.role_member.is_none() && edits.error_null_member.is_none();
     delta.text.len() == 1 && is_left_alone && *delta == text_alone
 }
 
