@@ -32,6 +32,7 @@ fn moved(delta: &Delta, text: Span, by: isize) -> Delta {
     delta.text = delta.text.iter().map(|text| Span { start: text.start, end: place(text.end) }).collect();
     delta.edits.id = delta.edits.id.map(span);
     delta.edits.created = delta.edits.created.map(span);
+    delta.edits.usage_null_member = delta.edits.usage_null_member.map(span);
     delta
 }
 
@@ -97,7 +98,7 @@ fn frames_of_text_alone_are_templates() {
         ("not strict JSON around it", 2, "word", "two words", true),
         ("the earlier one had escapes", 0, "a\\n", "b", true),
         ("a role", 3, "word", "words", false),
-        ("a usage that might have to be cut", 4, "word", "words", false),
+        ("a usage that is null", 4, "word", "words", true),
         ("an escape", 0, "word", "a\\n", false),
         ("the end of the string", 0, "word", "a\",\"b\":\"c", false),
         ("no text", 0, "word", "", false),

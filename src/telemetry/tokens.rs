@@ -53,7 +53,7 @@ impl Count {
             self.counted += some.len();
             // An escape that was cut in two is a token more or less.
             let text = unescape(some);
-            self.tokens += o200k_base_singleton().count_ordinary(&*String::from_utf8_lossy(&text)) as u64;
+            self.tokens += o200k_base_singleton().count_ordinary(&String::from_utf8_lossy(&text)) as u64;
         }
     }
 
