@@ -1,7 +1,5 @@
 //! Frames that are not read because they fit an earlier one say what the full reading says.
 
-#![expect(clippy::unwrap_used, reason = "a failed property is a panic")]
-
 #[path = "prop_protocol/generate.rs"]
 #[expect(dead_code, reason = "shared with another file of properties")]
 mod generate;
