@@ -13,7 +13,7 @@ use std::time::Duration;
 use baton::net::clock;
 use clap::ValueEnum;
 
-pub use pinned::{Pinned, cores, pinned};
+pub use pinned::{Pinned, cores, pinned, raise_priority};
 use templates::Places;
 
 /// How long a proxy may take until it accepts (arbitrary; the slowest, Envoy, takes under a second).
