@@ -30,7 +30,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Upstream(upstream::Arguments),
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
     Relay(relay::Arguments),
     Compare(compare::Arguments),
     #[command(hide = true)]

@@ -217,3 +217,6 @@ impl Response {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

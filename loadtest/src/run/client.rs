@@ -227,26 +227,38 @@ impl Client {
             let read = link.connection.read.read().await;
             let came = under_way.counted;
             let bytes = read.map_err(|error| (broken(&error), came))?;
-            let now = now_ns();
-            let mut recorder = self.recorder.borrow_mut();
-            recorder.now_ns = now;
-            if bytes.is_empty() {
-                let closed = response.close(&mut recorder, times);
-                return closed.map(|()| false).map_err(|kind| (kind, came));
+            if let Some(keep_alive) = self.take(&bytes, link, response, times, &mut under_way)? {
+                return Ok(keep_alive);
             }
-            if link.awaited_since.get() != u64::MAX {
-                link.awaited_since.set(now);
-            }
-            under_way.begin();
-            match response.feed(&bytes, &mut recorder, times).map_err(|kind| (kind, true))? {
-                Fed::More => {}
-                Fed::End { keep_alive } => return Ok(keep_alive),
-            }
-            drop(recorder);
             drop(bytes);
             if slow {
                 monoio::time::sleep(SLOW_PAUSE).await;
             }
+        }
+    }
+
+    /// Looks at what was read: whether the connection is of further use, once the answer has ended.
+    fn take(
+        &self,
+        bytes: &Bytes,
+        link: &Link,
+        response: &mut Response,
+        times: &mut Times,
+        under_way: &mut UnderWay<'_>,
+    ) -> Result<Option<bool>, (Kind, bool)> {
+        let mut recorder = self.recorder.borrow_mut();
+        recorder.now_ns = now_ns();
+        if bytes.is_empty() {
+            let closed = response.close(&mut recorder, times);
+            return closed.map(|()| Some(false)).map_err(|kind| (kind, under_way.counted));
+        }
+        if link.awaited_since.get() != u64::MAX {
+            link.awaited_since.set(recorder.now_ns);
+        }
+        under_way.begin();
+        match response.feed(bytes, &mut recorder, times).map_err(|kind| (kind, true))? {
+            Fed::More => Ok(None),
+            Fed::End { keep_alive } => Ok(Some(keep_alive)),
         }
     }
 }

@@ -102,7 +102,7 @@ impl Stage {
         let mut figures = Map::new();
         for (load, report) in phase.loads.iter().zip(reports) {
             let report = report?;
-            print(&phase.name, &load.name, &report);
+            print(&phase.name, &load.name, phase.loads.len() == 1, &report);
             figures.insert(load.name.clone(), value(&report)?);
         }
         for (index, upstream) in (1..).zip(&self.upstreams) {
@@ -157,11 +157,13 @@ fn value(report: &Report) -> crate::Result<Value> {
     Ok(value)
 }
 
-fn print(phase: &str, load: &str, report: &Report) {
-    let memory = report.process.as_ref().map_or(0.0, |process| process.memory_per_stream_kb);
+/// `alone`: the memory is this load's.
+fn print(phase: &str, load: &str, alone: bool, report: &Report) {
+    let memory = report.process.as_ref().filter(|_| alone);
+    let memory = memory
+        .map_or_else(String::new, |process| format!("   {:.1} KiB a stream", process.memory_per_stream_kb));
     println!(
-        "{:<24}{:>8} answers {:>9.0} events/s   added p50 {:>6.0} p99 {:>7.0} µs   gap p99 {:>7.0} µs   {memory:.1} KiB a \
-         stream",
+        "{:<24}{:>8} answers {:>9.0} events/s   added p50 {:>6.0} p99 {:>7.0} µs   gap p99 {:>7.0} µs{memory}",
         format!("{phase}, {load}"),
         report.requests,
         report.events_per_s,
