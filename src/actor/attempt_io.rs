@@ -6,9 +6,9 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use smallvec::smallvec;
 
 use super::call::request_head;
 use super::client::CreditRef;
-use super::context::Context;
+use super::context;
 use super::guard::{Guard, Mode};
 use super::stream::StreamMsg;
 use super::turn;
@@ -35,9 +35,9 @@ const STALE_MAX: Duration = Duration::from_secs(1);
 pub async fn run(args: UpstreamArgs) {
     let (core, upstream) = (Rc::clone(&args.core), args.upstream);
     // Boxed: once the request is on its way the task should not go on carrying what led there.
-    let Some(begun) = Box::pin(begin(args)).await else { return };
-    let guard = Rc::clone(&begun.reporter.guard);
-    let reusable = converse(begun, &core).await;
+    let Some(talk) = Box::pin(begin(args)).await else { return };
+    let guard = Rc::clone(&talk.reporter.guard);
+    let reusable = converse(talk, &core).await;
     guard.over();
     if let Some(connection) = reusable {
         core.pools[upstream].borrow_mut().put(connection, clock::now());
@@ -45,17 +45,19 @@ pub async fn run(args: UpstreamArgs) {
 }
 
 /// A request that is ready to be written, and where its answer goes.
-struct Begun {
+struct Talk {
     connection: Connection,
     /// The connection was used before.
     is_pooled: bool,
     request: Gather,
+    /// How writing it ended.
+    written: Option<io::Result<()>>,
     intake: Intake,
     reporter: Reporter,
 }
 
 /// None: there is no connection, which was reported, or it is not wanted any more.
-async fn begin(args: UpstreamArgs) -> Option<Begun> {
+async fn begin(args: UpstreamArgs) -> Option<Box<Talk>> {
     let core = Rc::clone(&args.core);
     let connected = connection(&args, &core).await;
     let UpstreamArgs { attempt, upstream, shape, body, call, stream, credit, guard, .. } = args;
@@ -75,11 +77,11 @@ async fn begin(args: UpstreamArgs) -> Option<Begun> {
     request.push(request_head(&call, &core.shared.config.upstreams[upstream], length));
     request.push_all(body);
     let intake = Intake::new(shape, core.intake_limits());
-    Some(Begun { connection, is_pooled, request, intake, reporter })
+    Some(Box::new(Talk { connection, is_pooled, request, written: None, intake, reporter }))
 }
 
 /// A pooled connection, or a new one; true: it was used before.
-async fn connection(args: &UpstreamArgs, core: &Context) -> Result<(Connection, bool), Fault> {
+async fn connection(args: &UpstreamArgs, core: &context::Context) -> Result<(Connection, bool), Fault> {
     if !args.fresh
         && let Some(pooled) = core.pools[args.upstream].borrow_mut().take(clock::now())
     {
@@ -100,7 +102,7 @@ async fn connection(args: &UpstreamArgs, core: &Context) -> Result<(Connection, 
 }
 
 /// DNS, TCP and TLS under the one connect limit.
-async fn dial(args: &UpstreamArgs, core: &Context) -> Result<Connection, Fault> {
+async fn dial(args: &UpstreamArgs, core: &context::Context) -> Result<Connection, Fault> {
     /// With `connect = "0s"` the operating system gives up in its own time, after about two minutes.
     const NO_LIMIT: Duration = Duration::from_secs(300);
     let begun = clock::now();
@@ -145,57 +147,61 @@ async fn dial(args: &UpstreamArgs, core: &Context) -> Result<Connection, Fault> 
 }
 
 /// Writes the request and reads the response. Some: the connection may carry another request.
-async fn converse(begun: Begun, core: &Context) -> Option<Connection> {
-    let Begun { connection, is_pooled, mut request, mut intake, reporter } = begun;
-    let Connection { mut read, mut write, shutdown } = connection;
-    let mut written: Option<io::Result<()>> = None;
+async fn converse(mut talk: Box<Talk>, core: &context::Context) -> Option<Connection> {
+    let Talk { connection, is_pooled, request, written, intake, reporter } = &mut *talk;
+    let Connection { read, write, shutdown } = connection;
     let pending = core.shared.budget.lease(core.core);
     let begun = clock::now();
-    {
-        let mut writing = pin!(write.write(&mut request));
-        while !intake.is_over() && reporter.guard.mode() != Mode::Cancelled {
-            reporter.room(writing.as_mut(), &mut written).await;
+    while !intake.is_over() && reporter.guard.mode() != Mode::Cancelled {
+        let arrived = {
             let mut reading = pin!(read.read());
-            let arrived = poll_fn(|cx| {
-                if written.is_none()
-                    && let Poll::Ready(result) = writing.as_mut().poll(cx)
-                {
-                    written = Some(result);
+            let mut is_waiting = false;
+            poll_fn(|cx| {
+                if std::mem::replace(&mut is_waiting, true) {
+                    // Something has come: the memory it will need is fetched while the kernel copies it.
+                    reporter.credit.prefetch();
                 }
+                if written.is_none()
+                    && let Poll::Ready(result) = write.poll_write(request, cx)
+                {
+                    *written = Some(result);
+                }
+                // Nothing more is read while the client's window is full.
+                ready!(reporter.poll_room(cx));
                 reading.as_mut().poll(cx)
             })
-            .await;
-            if reporter.guard.mode() == Mode::Cancelled {
-                break;
-            }
-            let mut facts = Facts::new();
-            match arrived {
-                Ok(chunk) if !chunk.is_empty() => {
-                    if let Some(observer) = &core.shared.observer {
-                        observer.read(&chunk);
-                    }
-                    intake.feed(chunk, &mut facts);
+            .await
+        };
+        if reporter.guard.mode() == Mode::Cancelled {
+            break;
+        }
+        let mut facts = Facts::new();
+        match arrived {
+            Ok(chunk) if !chunk.is_empty() => {
+                if let Some(observer) = &core.shared.observer {
+                    observer.read(&chunk);
                 }
-                ended => intake.end_of_input(ended.is_err(), &mut facts),
+                intake.feed(chunk, &mut facts);
             }
-            if is_pooled
-                && clock::now().since(begun) < STALE_MAX
-                && !intake.has_begun()
-                && let Some(Fact::Failed(fault @ Fault::ClosedEarly)) = facts.last_mut()
-            {
-                *fault = Fault::StaleConnection;
-            }
-            reporter.report(facts);
-            pending.set(intake.pending_bytes());
+            ended => intake.end_of_input(ended.is_err(), &mut facts),
         }
-        if written.is_none() {
-            // Half a request may be on the wire: nothing else may follow on this connection.
-            shutdown.shutdown(net::Shutdown::Both);
-            let _cut = writing.await;
+        if *is_pooled
+            && !intake.has_begun()
+            && clock::now().since(begun) < STALE_MAX
+            && let Some(Fact::Failed(fault @ Fault::ClosedEarly)) = facts.last_mut()
+        {
+            *fault = Fault::StaleConnection;
         }
+        reporter.report(facts);
+        pending.set(intake.pending_bytes());
+    }
+    if written.is_none() {
+        // Half a request may be on the wire: nothing else may follow on this connection.
+        shutdown.shutdown(net::Shutdown::Both);
+        let _cut = write.write(request).await;
     }
     let is_clean = intake.may_reuse() && matches!(written, Some(Ok(())));
-    (is_clean && reporter.guard.mode() != Mode::Cancelled).then_some(Connection { read, write, shutdown })
+    (is_clean && reporter.guard.mode() != Mode::Cancelled).then_some(talk.connection)
 }
 
 /// The way from an attempt's task to its `Stream`.
@@ -221,25 +227,13 @@ impl Reporter {
         }
     }
 
-    /// Waits until the client's window has room, while the request is still being written.
-    async fn room(
-        &self,
-        mut writing: Pin<&mut impl Future<Output = io::Result<()>>>,
-        written: &mut Option<io::Result<()>>,
-    ) {
-        poll_fn(|cx| {
-            if !self.credit.is_full() || self.guard.mode() != Mode::Live {
-                return Poll::Ready(());
-            }
-            if written.is_none()
-                && let Poll::Ready(result) = writing.as_mut().poll(cx)
-            {
-                *written = Some(result);
-            }
-            self.guard.keep_waiter(cx);
-            self.credit.poll_room(cx)
-        })
-        .await;
+    /// Ready while the client's window has room, or once the attempt is not wanted any more.
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.credit.is_full() || self.guard.mode() != Mode::Live {
+            return Poll::Ready(());
+        }
+        self.guard.keep_waiter(cx);
+        self.credit.poll_room(cx)
     }
 }
 

@@ -73,6 +73,14 @@ struct Attempt {
     guard: SendWrapper<Rc<Guard>>,
 }
 
+/// An attempt to be opened.
+struct Open {
+    attempt: AttemptId,
+    target: usize,
+    body: SmallVec<[bytes::Bytes; 4]>,
+    fresh: bool,
+}
+
 pub struct StreamState {
     exchange: Exchange,
     route: usize,
@@ -91,14 +99,15 @@ pub struct StreamState {
 
 impl Actor for Stream {
     type Msg = StreamMsg;
-    type State = StreamState;
+    /// Boxed: ractor keeps room for it twice.
+    type State = Box<StreamState>;
     type Arguments = StreamArgs;
 
     async fn pre_start(
         &self,
         myself: ActorRef<StreamMsg>,
         args: StreamArgs,
-    ) -> Result<StreamState, ActorProcessingErr> {
+    ) -> Result<Box<StreamState>, ActorProcessingErr> {
         let StreamArgs { serve, core } = args;
         let Serve { route, plan, request, call, port, key, path, began, read } = serve;
         let asked = Asked {
@@ -126,7 +135,7 @@ impl Actor for Stream {
         let breakers = Breakers::new(move |target, event, now| shared.health.step(route, target, event, now));
         let exchange = Exchange::new(plan, request, order, now, unix_now, fastrand::u64(..), breakers);
         core.status().stream_opened();
-        Ok(StreamState {
+        Ok(Box::new(StreamState {
             exchange,
             route,
             shape,
@@ -139,14 +148,14 @@ impl Actor for Stream {
             lease,
             ledger,
             core,
-        })
+        }))
     }
 
     /// The first outputs are carried out here: attempts cannot be linked to an actor that has not started.
     async fn post_start(
         &self,
         myself: ActorRef<StreamMsg>,
-        state: &mut StreamState,
+        state: &mut Box<StreamState>,
     ) -> Result<(), ActorProcessingErr> {
         state.carry_out(&myself, clock::now()).await;
         Ok(())
@@ -156,31 +165,12 @@ impl Actor for Stream {
         &self,
         myself: ActorRef<StreamMsg>,
         message: StreamMsg,
-        state: &mut StreamState,
+        state: &mut Box<StreamState>,
     ) -> Result<(), ActorProcessingErr> {
         let now = clock::now();
-        match message {
-            StreamMsg::Upstream { attempt, facts, bytes } => {
-                state.port.credit().release(bytes);
-                state.take(Input::Upstream { attempt, facts }, now);
-                state.ledger.content(state.exchange.content_frames(), now);
-            }
-            StreamMsg::UpstreamDied { attempt } => {
-                let facts = smallvec![Fact::Failed(Fault::Died)];
-                state.take(Input::Upstream { attempt, facts }, now);
-            }
-            StreamMsg::ClientGone => {
-                state.port.close();
-                state.take(Input::ClientGone, now);
-            }
-            // Seen in the credit itself, below.
-            StreamMsg::WindowOpen => {}
-            StreamMsg::TimeOut => {
-                state.timer = None;
-                state.exchange.handle_timeout(now);
-            }
-        }
+        state.tell(message, now);
         state.carry_out(&myself, now).await;
+        state.port.lies_at(&raw const **state);
         Ok(())
     }
 
@@ -188,7 +178,7 @@ impl Actor for Stream {
         &self,
         myself: ActorRef<StreamMsg>,
         event: SupervisionEvent,
-        state: &mut StreamState,
+        state: &mut Box<StreamState>,
     ) -> Result<(), ActorProcessingErr> {
         let who = match event {
             SupervisionEvent::ActorTerminated(who, ..) => who,
@@ -207,6 +197,30 @@ impl Actor for Stream {
 }
 
 impl StreamState {
+    fn tell(&mut self, message: StreamMsg, now: MonoTime) {
+        match message {
+            StreamMsg::Upstream { attempt, facts, bytes } => {
+                self.port.credit().release(bytes);
+                self.take(Input::Upstream { attempt, facts }, now);
+                self.ledger.content(self.exchange.content_frames(), now);
+            }
+            StreamMsg::UpstreamDied { attempt } => {
+                let facts = smallvec![Fact::Failed(Fault::Died)];
+                self.take(Input::Upstream { attempt, facts }, now);
+            }
+            StreamMsg::ClientGone => {
+                self.port.close();
+                self.take(Input::ClientGone, now);
+            }
+            // Seen in the credit itself, below.
+            StreamMsg::WindowOpen => {}
+            StreamMsg::TimeOut => {
+                self.timer = None;
+                self.exchange.handle_timeout(now);
+            }
+        }
+    }
+
     fn take(&mut self, input: Input, now: MonoTime) {
         let mut reader = self.core.reader.borrow_mut();
         self.exchange.handle_input(input, now, &mut reader);
@@ -216,7 +230,10 @@ impl StreamState {
     async fn carry_out(&mut self, myself: &ActorRef<StreamMsg>, now: MonoTime) {
         loop {
             while let Some(output) = self.exchange.poll_output() {
-                self.carry_out_one(myself, output, now).await;
+                if let Some(open) = self.carry_out_one(output, now) {
+                    // Boxed since it is rare and large: the future of every message would carry it.
+                    Box::pin(self.open(myself, open, now)).await;
+                }
                 if !self.is_window_full && self.port.credit().is_full() {
                     self.is_window_full = true;
                     self.ledger.window_full();
@@ -238,15 +255,15 @@ impl StreamState {
         }
     }
 
-    async fn carry_out_one(&mut self, myself: &ActorRef<StreamMsg>, output: Output, now: MonoTime) {
+    /// Carries out one output, unless it opens an attempt: that takes time.
+    fn carry_out_one(&mut self, output: Output, now: MonoTime) -> Option<Box<Open>> {
         if let Some(observer) = &self.core.shared.observer {
             observer.output(&output);
         }
         match output {
             Output::Open { attempt, target, kind, body, fresh } => {
                 self.ledger.opened(target, kind, now, clock::unix_now());
-                // Boxed since it is rare and large: the future of every message would carry it.
-                Box::pin(self.open(myself, attempt, target, body, fresh, now)).await;
+                return Some(Box::new(Open { attempt, target, body, fresh }));
             }
             Output::Close { attempt, drain } => self.close(attempt, drain),
             Output::Head(head) => {
@@ -272,17 +289,11 @@ impl StreamState {
                 }
             }
         }
+        None
     }
 
-    async fn open(
-        &mut self,
-        myself: &ActorRef<StreamMsg>,
-        attempt: AttemptId,
-        target: usize,
-        body: SmallVec<[bytes::Bytes; 4]>,
-        fresh: bool,
-        now: MonoTime,
-    ) {
+    async fn open(&mut self, myself: &ActorRef<StreamMsg>, open: Box<Open>, now: MonoTime) {
+        let Open { attempt, target, body, fresh } = *open;
         let target = &self.core.shared.config.routes[self.route].targets[target];
         let guard = SendWrapper::new(Guard::new(self.core.timers.clone()));
         let args = UpstreamArgs {

@@ -17,6 +17,7 @@ pub mod gather;
 pub mod io;
 pub mod listener;
 pub mod pool;
+mod prefetch;
 pub mod rent;
 pub mod resolver;
 pub mod socket;
@@ -27,4 +28,5 @@ pub mod tls_config;
 
 pub use gather::Gather;
 pub use io::{Connection, Progress, ReadHalf, WriteHalf};
+pub use prefetch::prefetch;
 pub use socket::Shutdown;

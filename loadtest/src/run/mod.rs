@@ -19,7 +19,6 @@ use baton::net::driver::{self, Io};
 
 pub use arguments::{Arguments, command};
 pub use recorder::{histogram, spread};
-#[expect(unused_imports, reason = "part of the report")]
 pub use report::{ProcessReport, Report, Spread};
 pub use table::print;
 
