@@ -1,6 +1,7 @@
 //! The proxies that are compared: how each one is found, set up, started on its core and stopped.
 
 mod pinned;
+mod priority;
 mod templates;
 
 use std::fs;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use baton::net::clock;
 use clap::ValueEnum;
 
-pub use pinned::{Pinned, cores, pinned, raise_priority};
+pub use pinned::{Pinned, cores, pinned};
+pub use priority::{Session, raise};
 use templates::Places;
 
 /// How long a proxy may take until it accepts (arbitrary; the slowest, Envoy, takes under a second).

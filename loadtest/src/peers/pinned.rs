@@ -8,13 +8,11 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process};
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use super::priority;
 use crate::machine;
-
-/// The nice value of the most favoured processes.
-const HIGHEST_PRIORITY: i32 = -20;
 
 /// Become another program on one core; `compare` starts the proxies with it.
 #[derive(clap::Args)]
@@ -35,18 +33,14 @@ pub fn pinned(pinned: &Pinned) -> crate::Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     machine::raise_descriptor_limit();
     machine::pin(Some(pinned.core))?;
-    let _raised = raise_priority();
+    // A session of its own, so that it can be raised alone. Whoever leads a process group cannot have one.
+    let _kept = setsid();
+    let _raised = priority::raise();
     let Some((program, arguments)) = pinned.command.split_first() else {
         return Err("no program was named".into());
     };
     let error = Command::new(program).args(arguments).exec();
     Err(format!("{}: {error}", program.display()).into())
-}
-
-/// Puts the calling thread, and what it will start, before all that is not of the kernel's own (setpriority(2)): what
-/// else the machine does then disturbs less. False: this user may not do that.
-pub fn raise_priority() -> bool {
-    setpriority_process(None, HIGHEST_PRIORITY).is_ok()
 }
 
 /// The cores that this thread may use, in rising order.
