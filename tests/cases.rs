@@ -26,10 +26,7 @@ use std::time::Instant;
 use model::Case;
 
 /// What a case may require, and why it is not there.
-const NOT_BUILT: [(&str, &str); 2] = [
-    ("ask_usage", "usage is not asked of an upstream on the client's behalf yet"),
-    ("anthropic", "upstreams speak the OpenAI protocol only"),
-];
+const NOT_BUILT: [(&str, &str); 1] = [("anthropic", "upstreams speak the OpenAI protocol only")];
 
 /// Proxies that run at once: more would make the clocks of a two-core machine lie.
 const AT_ONCE: usize = 8;

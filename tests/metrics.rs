@@ -75,6 +75,11 @@ fn assert_has(line: &Value, want: Value) {
     }
 }
 
+/// What the tokenizer makes of a text.
+fn tokens(text: &str) -> u64 {
+    tiktoken_rs::o200k_base_singleton().count_ordinary(text) as u64
+}
+
 fn breaks_off(words: &[&str]) -> Script {
     vec![Step::Send(beginning(words)), Step::Rst]
 }
@@ -119,17 +124,17 @@ fn a_recovered_and_a_failed_stream_are_counted_and_billed() {
         &events[0],
         json!({ "event": "attempt_failed", "request_id": "recovered", "target": "up1/model-1",
             "attempt_kind": "initial", "result": "cut", "trigger": "transport_error",
-            "completion_tokens": 2, "usage_estimated": true }),
+            "completion_tokens": tokens("one two "), "usage_estimated": true }),
     );
     assert_has(
         &events[1],
         json!({ "event": "exchange_ended", "request_id": "recovered", "target": "up2/model-2",
-            "attempt_kind": "mid_stream_fallback", "result": "answered", "completion_tokens": 2,
+            "attempt_kind": "mid_stream_fallback", "result": "answered", "completion_tokens": tokens("three four"),
             "stream_outcome": "partial_recovered", "attempts": 2 }),
     );
     assert_has(
         &events[2],
-        json!({ "event": "attempt_failed", "request_id": "failed", "completion_tokens": 1 }),
+        json!({ "event": "attempt_failed", "request_id": "failed", "completion_tokens": tokens("one ") }),
     );
     assert_has(
         &events[3],

@@ -100,6 +100,25 @@ fn more_slices_than_one_call_takes_are_written_in_order() {
 }
 
 #[test]
+fn small_reads_of_two_connections_share_memory_and_use_it_again() {
+    on_both_drivers(|| async {
+        let ((a, mut to_a), (b, mut to_b)) = (pair(None), pair(None));
+        let (mut a, mut b) = (Connection::plain(a), Connection::plain(b));
+        let mut seen = std::collections::BTreeSet::new();
+        for round in 0..100 {
+            to_a.write_all(&[1; 300]).unwrap();
+            to_b.write_all(&[2; 300]).unwrap();
+            let (first, second) = (a.read.read().await.unwrap(), b.read.read().await.unwrap());
+            assert_eq!((&first[..], &second[..]), (&[1; 300][..], &[2; 300][..]));
+            let apart = (second.as_ptr() as usize).wrapping_sub(first.as_ptr() as usize);
+            assert!(apart == 300 || round > 0, "side by side, unless a new piece was begun");
+            seen.insert(first.as_ptr() as usize / 4096);
+        }
+        assert!(seen.len() <= 4, "the memory is used again: {} pages", seen.len());
+    });
+}
+
+#[test]
 fn reads_grow_while_they_are_filled_and_shrink_again() {
     on_both_drivers(|| async {
         let (near, mut far) = pair(None);

@@ -162,7 +162,13 @@ proptest! {
         prop_assert_eq!(edits.created.map(|span| value_at(&payload, span)), value.get("created").cloned());
         let mut less = value.clone();
         let mut all = Vec::new();
-        for (span, key) in [(edits.error_null_member, "error"), (edits.usage_null_member, "usage")] {
+        let of_usage = edits.usage_member.filter(|_| !delta.choices.is_empty());
+        prop_assert_eq!(of_usage.is_some(), !delta.choices.is_empty() && !value["usage"].is_null());
+        for (span, key) in [
+            (edits.error_null_member, "error"),
+            (edits.usage_null_member, "usage"),
+            (of_usage, "usage"),
+        ] {
             let Some(span) = span else { continue };
             let mut only = value.clone();
             only.as_object_mut().unwrap().remove(key);
@@ -250,6 +256,13 @@ proptest! {
         prop_assert_eq!(peek.n, value["n"].as_u64().unwrap_or(1));
         prop_assert_eq!(peek.max_tokens.map(|limit| limit.value), value["max_tokens"].as_u64());
         prop_assert_eq!(peek.include_usage, value["stream_options"]["include_usage"] == true);
+        let mut asked = value.clone();
+        if let Some(ask) = peek.usage_ask {
+            let body = [&body[..ask.span.start], ask.with, &body[ask.span.end..]].concat();
+            asked["stream_options"]["include_usage"] = Value::from(true);
+            prop_assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), asked, "{}", body);
+        }
+        prop_assert_eq!(peek.usage_ask.is_some(), peek.stream && !peek.include_usage);
         let messages = peek.messages.map(|span| value_at(&body, span));
         prop_assert_eq!(messages.unwrap_or(Value::Null), value["messages"].clone());
         let Some(outline) = peek.messages.and_then(|span| outline(body.as_bytes(), span)) else { return Ok(()) };

@@ -250,12 +250,7 @@ impl Sim {
             let (partial, mode) = match is_mid_stream.then(|| self.check_continuation(id)) {
                 Some((partial, mode)) => (Some(partial), mode),
                 None => {
-                    let model = format!("\"m{}\"", attempt.target);
-                    assert_eq!(
-                        attempt.body,
-                        self.scenario.setup.body.replacen("\"r\"", &model, 1),
-                        "untouched"
-                    );
+                    assert_eq!(attempt.body, self.scenario.body_for(attempt.target), "untouched");
                     (None, ContinuationMode::None)
                 }
             };
@@ -350,6 +345,8 @@ impl Sim {
         let (text, answer) = (self.delivered(), &self.scenario.answer);
         // What the limit or a failure left of a character that came in two deltas.
         let whole = text.strip_suffix(char::REPLACEMENT_CHARACTER).unwrap_or(&text);
+        let shows_usage = client.chunks().iter().any(|chunk| chunk.get("usage").is_some());
+        assert!(!(self.scenario.hides_usage && shows_usage), "{}", client.text_of_body());
         if client.is_complete() {
             let is_limited = self.scenario.max_tokens.is_some() && client.finishes() == ["length"];
             assert!(

@@ -41,6 +41,7 @@ pub fn plan(continuation: ContinuationMode) -> Arc<Plan> {
         continuation,
         prefill_flags: PrefillFlags::None,
         trim_trailing_space: false,
+        ask_usage: false,
         prompt: None,
     };
     Arc::new(Plan {
@@ -53,6 +54,7 @@ pub fn plan(continuation: ContinuationMode) -> Arc<Plan> {
             partial: 1 << 20,
             heartbeat: Duration::from_secs(15),
         },
+        tells_text: false,
     })
 }
 

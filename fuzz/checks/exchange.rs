@@ -265,6 +265,7 @@ fn plan(mode: ContinuationMode, targets: usize, budgets: [u32; 3], settle: Durat
         continuation: mode,
         prefill_flags: PrefillFlags::Prefix,
         trim_trailing_space: index % 2 == 1,
+        ask_usage: index % 3 == 1,
         prompt: None,
     };
     let policy = RoutePolicy {
@@ -294,5 +295,11 @@ fn plan(mode: ContinuationMode, targets: usize, budgets: [u32; 3], settle: Durat
     };
     let limits =
         Limits { hold_bytes: HOLD_BYTES, response_body: 1 << 20, partial: 4_096, heartbeat: MS(15_000) };
-    Plan { route: Arc::from("r"), targets: (0..targets).map(target).collect(), policy, limits }
+    Plan {
+        route: Arc::from("r"),
+        targets: (0..targets).map(target).collect(),
+        policy,
+        limits,
+        tells_text: true,
+    }
 }

@@ -194,6 +194,7 @@ async fn converse(mut talk: Box<Talk>, core: &context::Context) -> Option<Connec
         }
         reporter.report(facts);
         pending.set(intake.pending_bytes());
+        turn::take_if_many_wait();
     }
     if written.is_none() {
         // Half a request may be on the wire: nothing else may follow on this connection.

@@ -15,7 +15,7 @@ use super::modes::Modes;
 use super::observer::Observer;
 use super::status::{CoreStatus, Status};
 use super::timers::Timers;
-use crate::config::{Config, Upstream};
+use crate::config::{Config, LogTo, Upstream};
 use crate::error::push_json_string;
 use crate::exchange::{FallbackLimit, HOLD_BYTES, IntakeLimits, Limits, Plan, Target};
 use crate::http1::HeadLimits;
@@ -127,6 +127,7 @@ fn plan(config: &Config, route: usize, limit: FallbackLimit, modes: &[Continuati
             continuation: modes[target.upstream],
             prefill_flags: upstream.prefill_flags,
             trim_trailing_space: upstream.trim_trailing_space,
+            ask_usage: upstream.ask_usage,
             prompt: prompt.clone(),
         }
     };
@@ -140,6 +141,7 @@ fn plan(config: &Config, route: usize, limit: FallbackLimit, modes: &[Continuati
             partial: config.limits.partial,
             heartbeat: config.server.heartbeat,
         },
+        tells_text: config.log.usage != LogTo::Off,
     }
 }
 

@@ -116,6 +116,8 @@ impl Actor for Stream {
             request_id: Arc::clone(&call.request_id),
             key,
             path,
+            body: request.body.clone(),
+            messages: request.peek.messages,
             shape: request.shape,
             stream: request.peek.stream,
             began,

@@ -9,10 +9,11 @@
 //!   [`spawn_root`] and [`spawn_linked`] knock; [`Door`] does so from other threads. Inside a turn a knock does nothing, since Tokio
 //!   sees for itself what became runnable.
 //! * A turn ends when no actor has anything to do, after [`TURN_TASKS_MAX`] task runs, or after [`TURN_TIME_MAX`]. What is left is
-//!   taken up after [`TURN_REST`], by a timer and never by a wake: with deferred task running monoio reaps completions
-//!   only when it parks, so a task that wakes itself would keep all I/O of the core waiting.
-//! * A knock from another thread comes in as I/O, through a socket, for the same reason: where monoio's own wakers come
-//!   from another thread it does not wait, and so does not reap (0.2.4, `inner_park`).
+//!   taken up once the core has seen to its I/O: the core knocks at its own door, through the socket, and never wakes
+//!   the turn. With deferred task running monoio reaps completions only when it parks, so a task that wakes itself
+//!   would keep all I/O of the core waiting; the knock is reaped together with what else has completed.
+//! * A knock from another thread comes in as I/O, through that socket, for the same reason: where monoio's own wakers
+//!   come from another thread it does not wait, and so does not reap (0.2.4, `inner_park`).
 //!
 //! # How a turn knows that it is done
 //! Tokio's `block_on` polls its root future after every [`WINDOW`] task runs *or* when nothing is runnable, and does
@@ -23,7 +24,7 @@
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
-    io::{self, Write},
+    io,
     os::unix::net::UnixStream,
     pin::Pin,
     rc::{Rc, Weak},
@@ -51,12 +52,18 @@ use crate::{
 pub const TURN_TASKS_MAX: u32 = 4096;
 /// How long one turn lasts, plus at most [`WINDOW`] task runs.
 pub const TURN_TIME_MAX: Duration = Duration::from_millis(2);
-/// How long the core belongs to I/O after a turn that was cut short; monoio's timers count in milliseconds.
-pub const TURN_REST: Duration = Duration::from_millis(1);
+/// Messages that wait for a turn, at most, before whoever reads upstreams gives it. Fewer shorten the wait and cost more
+/// of the processor: docs/performance.md has the figures.
+const KNOCKS_MAX: u32 = 8;
 /// Task runs between two looks at the clock. Even, so that Tokio looks at both queues equally often.
-const WINDOW: u32 = 4;
+const WINDOW: u32 = 2;
 /// Every how many task runs Tokio looks first at the queue of tasks woken outside a turn, and else at the other one.
 const QUEUES: u32 = 2;
+
+mod door;
+
+pub use door::Door;
+use door::Knocker;
 
 thread_local! {
     static CORE: Core = const { Core::new() };
@@ -66,6 +73,9 @@ thread_local! {
 struct Core {
     phase: Cell<Phase>,
     due: Cell<bool>,
+    /// Knocks since the last turn.
+    knocks: Cell<u32>,
+    tokio: RefCell<Weak<Runtime>>,
     /// The turn task's, kept while it waits for a knock.
     task: RefCell<Option<Waker>>,
     door: RefCell<Option<Door>>,
@@ -80,7 +90,7 @@ enum Phase {
     /// For a knock.
     Waiting,
     Running,
-    /// For the rest to be over.
+    /// For the core's own knock, behind its I/O.
     Resting,
 }
 
@@ -89,6 +99,8 @@ impl Core {
         Self {
             phase: Cell::new(Phase::Absent),
             due: Cell::new(false),
+            knocks: Cell::new(0),
+            tokio: RefCell::new(Weak::new()),
             task: RefCell::new(None),
             door: RefCell::new(None),
             idled: Cell::new(0),
@@ -97,9 +109,10 @@ impl Core {
 
     fn knock(&self) {
         match self.phase.get() {
-            Phase::Absent | Phase::Running => {}
-            Phase::Resting => self.due.set(true),
+            // While it rests a turn is to come anyway.
+            Phase::Absent | Phase::Running | Phase::Resting => {}
             Phase::Waiting => {
+                self.knocks.set(self.knocks.get() + 1);
                 if !self.due.replace(true)
                     && let Some(task) = self.task.borrow().as_ref()
                 {
@@ -114,6 +127,18 @@ impl Core {
 /// a core (there, use the core's [`Door`]).
 pub fn knock() {
     let _thread_is_ending = CORE.try_with(Core::knock);
+}
+
+/// Gives the actors their turn here and now if [`KNOCKS_MAX`] knocks wait for it, and not behind all the tasks that
+/// I/O has woken together with the caller's: what was just read is written while it is still near, and no stream waits
+/// for the reads of hundreds of others. Only where the caller has borrowed nothing that an actor may use.
+pub fn take_if_many_wait() {
+    CORE.with(|core| {
+        if core.phase.get() == Phase::Waiting && core.knocks.get() >= KNOCKS_MAX {
+            core.due.set(false);
+            take(core);
+        }
+    });
 }
 
 /// This core's door, for other threads; None on a thread without a core.
@@ -194,31 +219,6 @@ pub fn kill_from_afar(door: &Door, actor: &ActorCell) {
     door.knock();
 }
 
-/// A core's door: other threads knock here after they sent something to one of its actors.
-#[derive(Clone, Debug)]
-pub struct Door(Arc<Knocker>);
-
-#[derive(Debug)]
-struct Knocker {
-    /// A byte is on its way. Cleared by the core before it takes the turn.
-    due: AtomicBool,
-    socket: UnixStream,
-}
-
-impl Door {
-    /// The core's actors have something to do. Once the core has ended nothing happens.
-    pub fn knock(&self) {
-        let is_own =
-            |core: &Core| core.door.borrow().as_ref().is_some_and(|door| Arc::ptr_eq(&door.0, &self.0));
-        if CORE.try_with(is_own).unwrap_or(false) {
-            knock();
-        } else if !self.0.due.swap(true, Ordering::AcqRel) {
-            // At most one byte is unread, so the socket is never full; it is closed when the core has ended.
-            let _core_ended = (&self.0.socket).write(&[1]);
-        }
-    }
-}
-
 /// Runs a core on this thread: a monoio runtime in the given mode, the actors' turn, and the future that `main` makes
 /// within both. Returns when that is ready; actors that live on are then dropped with their states.
 ///
@@ -249,8 +249,8 @@ async fn run_core<F: Future>(
     main: impl FnOnce() -> F,
 ) -> io::Result<F::Output> {
     let inside = monoio::net::UnixStream::from_std(inside)?;
-    let occupied = Occupied::by(door.clone());
     let tokio = Rc::new(tokio);
+    let occupied = Occupied::by(door.clone(), Rc::downgrade(&tokio));
     drop(tokio.spawn(poll_fn(|cx| {
         CORE.with(|core| core.idled.set(core.idled.get() + 1));
         cx.waker().wake_by_ref(); // to the end of the queue
@@ -260,10 +260,8 @@ async fn run_core<F: Future>(
         clippy::disallowed_methods,
         reason = "a core without its turn must not live on: a panic ends the thread"
     )]
-    let (turns, visitors) = (
-        monoio::spawn(take_turns(Rc::downgrade(&tokio))),
-        monoio::spawn(open_to_visitors(door.clone(), inside)),
-    );
+    let (turns, visitors) =
+        (monoio::spawn(take_turns()), monoio::spawn(open_to_visitors(door.clone(), inside)));
     drop(turns);
     let output = main().await;
     // In this order: dropped actors may knock, and wake tasks of this runtime.
@@ -278,11 +276,13 @@ async fn run_core<F: Future>(
 struct Occupied;
 
 impl Occupied {
-    fn by(door: Door) -> Self {
+    fn by(door: Door, tokio: Weak<Runtime>) -> Self {
         CORE.with(|core| {
             core.phase.set(Phase::Waiting);
             core.due.set(false);
+            core.knocks.set(0);
             core.door.replace(Some(door));
+            core.tokio.replace(tokio);
         });
         Self
     }
@@ -292,13 +292,14 @@ impl Drop for Occupied {
     fn drop(&mut self) {
         CORE.with(|core| {
             core.phase.set(Phase::Absent);
+            core.tokio.take();
             core.door.take();
             core.task.take();
         });
     }
 }
 
-/// Hands on the knocks of other threads, until the door's socket is shut down.
+/// Hands on the knocks that come by the socket, until the door's socket is shut down.
 async fn open_to_visitors(door: Door, mut inside: monoio::net::UnixStream) {
     let mut byte = Vec::with_capacity(1);
     loop {
@@ -309,25 +310,35 @@ async fn open_to_visitors(door: Door, mut inside: monoio::net::UnixStream) {
         }
         byte.clear();
         door.0.due.swap(false, Ordering::AcqRel); // what was sent before a knock that found it set is seen
-        knock();
+        CORE.with(|core| {
+            if core.phase.get() == Phase::Resting {
+                core.phase.set(Phase::Waiting);
+            }
+            core.knock();
+        });
     }
 }
 
-/// The turn task.
-async fn take_turns(tokio: Weak<Runtime>) {
+/// The turn task: ends with the core.
+async fn take_turns() {
     loop {
         poll_fn(|cx| CORE.with(|core| due(core, cx))).await;
-        let Some(tokio) = tokio.upgrade() else { return };
-        let ended = CORE.with(|core| turn(core, &tokio));
-        drop(tokio);
-        if ended == Ended::CutShort {
-            monoio::time::sleep(TURN_REST).await;
-            CORE.with(|core| {
-                core.due.set(true);
-                core.phase.set(Phase::Waiting);
-            });
+        if !CORE.with(take) {
+            return;
         }
     }
+}
+
+/// Takes a turn. False: the core has ended.
+fn take(core: &Core) -> bool {
+    let Some(tokio) = core.tokio.borrow().upgrade() else { return false };
+    core.knocks.set(0);
+    if turn(core, &tokio) == Ended::CutShort
+        && let Some(door) = &*core.door.borrow()
+    {
+        door.knock_by_socket();
+    }
+    true
 }
 
 fn due(core: &Core, cx: &Context<'_>) -> Poll<()> {

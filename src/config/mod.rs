@@ -248,6 +248,8 @@ pub struct Upstream {
     pub prefill_flags: PrefillFlags,
     /// It refuses a partial that ends in white space.
     pub trim_trailing_space: bool,
+    /// Streams ask for usage on behalf of clients that did not, who do not see it.
+    pub ask_usage: bool,
     /// How long an idle connection is kept.
     pub pool_idle: Duration,
     /// Idle connections a core.

@@ -30,7 +30,7 @@ fn upstream(name: String, node: &Node<'_>, reader: &mut Reader<'_>) -> Upstream 
         reader
             .report(&node.at, "an unusable name; it goes into a response header, so write ASCII characters");
     }
-    let mut table = node.section(reader).later(&["ask_usage"]);
+    let mut table = node.section(reader);
     let base = table.node("base_url");
     if base.is_none() && table.is_given() {
         reader.report(
@@ -58,6 +58,8 @@ fn upstream(name: String, node: &Node<'_>, reader: &mut Reader<'_>) -> Upstream 
     table.read(reader, "prefill_flags", &mut prefill_flags, choice(&PREFILL_FLAGS));
     let mut trim_trailing_space = false;
     table.read(reader, "trim_trailing_space", &mut trim_trailing_space, boolean);
+    let mut ask_usage = false;
+    table.read(reader, "ask_usage", &mut ask_usage, boolean);
     let mut pool_idle = Duration::from_secs(4);
     let hour = Duration::from_secs(3600);
     table.read(reader, "pool_idle", &mut pool_idle, duration(Duration::from_millis(1)..=hour));
@@ -85,6 +87,7 @@ fn upstream(name: String, node: &Node<'_>, reader: &mut Reader<'_>) -> Upstream 
         continuation,
         prefill_flags,
         trim_trailing_space,
+        ask_usage,
         pool_idle,
         pool_size,
         tls,

@@ -123,7 +123,12 @@ impl Exchange {
         let body = self.take_body();
         match reader.read_body(&body) {
             Body::Completion { has_content: false, .. } => return self.attempt_failed(Cause::Empty, now),
-            Body::Completion { usage, .. } => self.last_usage = usage,
+            Body::Completion { usage, text, .. } => {
+                self.last_usage = usage;
+                if let Some(attempt) = &mut self.attempt {
+                    attempt.plain_text = text.map(|span| body.slice(span.start..span.end));
+                }
+            }
             Body::Error(error) => return self.on_error_in_body(error, body, now),
             Body::Other => return self.attempt_failed(Cause::NotAnAnswer, now),
         }
@@ -160,7 +165,12 @@ impl Exchange {
         let Some(id) = self.attempt.as_ref().map(|attempt| attempt.id) else { return };
         let body = self.take_body();
         match reader.read_body(&body) {
-            Body::Completion { .. } => {}
+            Body::Completion { usage, .. } => {
+                if let Some(attempt) = &mut self.attempt {
+                    // The frames tell of it only where the client asked.
+                    attempt.usage = usage;
+                }
+            }
             Body::Error(error) => return self.on_error_in_body(error, body, now),
             Body::Other => return self.attempt_failed(Cause::NotAnAnswer, now),
         }

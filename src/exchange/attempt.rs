@@ -12,7 +12,7 @@ use crate::http1::ResponseHead;
 use crate::policy::Timeouts;
 use crate::policy::cooldown::Ticket;
 use crate::protocol::openai_chat::{Read, Template};
-use crate::protocol::{Delta, Finish, Usage};
+use crate::protocol::{Delta, Edits, Finish, Reading, Usage};
 use crate::sse::Frame;
 use crate::time::{Deadline, MonoTime};
 
@@ -55,6 +55,10 @@ pub(super) struct Attempt {
     pub content_frames: u64,
     /// And those that were forwarded.
     pub forwarded_frames: u64,
+    /// How long the partial was at the dispatch.
+    pub begins_at: usize,
+    /// The text of a plain answer, if it is nothing but text.
+    pub plain_text: Option<Bytes>,
     /// Content of it was forwarded: it is the one that writes the answer.
     pub is_writing: bool,
     /// It started the answer over, and what it repeated was dropped.
@@ -67,6 +71,8 @@ pub(super) struct Attempt {
     /// The body ended properly.
     pub is_ended: bool,
     pub usage: Option<Usage>,
+    /// It was asked for usage that the client did not ask for.
+    pub hides_usage: bool,
     /// What its frames look like around their text.
     pub template: Option<Template>,
     pub templates: u32,
@@ -120,6 +126,8 @@ impl Attempt {
             has_content: false,
             content_frames: 0,
             forwarded_frames: 0,
+            begins_at: 0,
+            plain_text: None,
             is_writing: false,
             is_restart: false,
             progress: now,
@@ -127,6 +135,7 @@ impl Attempt {
             is_done: false,
             is_ended: false,
             usage: None,
+            hides_usage: false,
             template: None,
             templates: 0,
             bad_frames_in_row: 0,
@@ -172,9 +181,25 @@ impl Attempt {
         is_open && self.kind != Kind::MidStreamFallback && !self.is_done
     }
 
+    /// A frame with nothing but usage that is not the client's to see. One with an annotation too counts as such: no
+    /// provider is known to send it.
+    pub fn is_hidden(&self, delta: &Delta) -> bool {
+        self.hides_usage && delta.edits.usage.is_some() && delta.choices.is_empty()
+    }
+
+    /// The usage member to be cut out of a frame that the client sees: the figures, or null.
+    pub fn hidden_members(&self, edits: &Edits) -> impl Iterator<Item = Edit> + use<> {
+        let members =
+            if self.hides_usage { [edits.usage_member, edits.usage_null_member] } else { [None; 2] };
+        members.into_iter().flatten().map(Edit::cut)
+    }
+
     /// Remembers what its frames look like, once they are forwarded as they are.
     pub fn learn(&mut self, read: &Read) {
+        let is_edited =
+            matches!(&read.reading, Reading::Delta(d) if self.hidden_members(&d.edits).next().is_some());
         if self.is_forwarded()
+            && !is_edited
             && self.templates < TEMPLATES_MAX
             && let Some(template) = Template::of(read)
         {

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::escaped::{is_space, units, valid};
+use super::splices::Splices;
 use super::{Request, Target};
 use crate::policy::{ContinuationMode, PrefillFlags};
 use crate::protocol::Span;
@@ -33,8 +34,9 @@ pub fn build(
     partial: &[u8],
     delivered: u64,
 ) -> Result<SmallVec<[Bytes; 4]>, Refused> {
-    let mut splices = Splices { body: request.body.clone(), list: Vec::new() };
+    let mut splices = Splices::new(request.body.clone());
     splices.replace(request.peek.model_span, target.model.clone());
+    splices.ask_usage(request, target);
     reduce_limits(request, delivered, &mut splices)?;
     let mode = target.continuation;
     if mode == ContinuationMode::None {
@@ -136,7 +138,7 @@ fn join_partial(outline: &Outline, partial: &Bytes, flags: PrefillFlags, splices
         }
         Content::None => return false,
     }
-    if !has_prefix(&splices.body[last.span.start..last.span.end]) {
+    if !has_prefix(&splices.body()[last.span.start..last.span.end]) {
         splices.insert(last.span.start + 1, flag_of(flags));
     }
     true
@@ -155,46 +157,6 @@ fn has_prefix(message: &[u8]) -> bool {
     const KEY: &[u8] = b"\"prefix\"";
     memchr::memmem::find_iter(message, KEY)
         .any(|at| message[at + KEY.len()..].trim_ascii_start().starts_with(b":"))
-}
-
-/// Changes to a body, by place.
-struct Splices {
-    body: Bytes,
-    list: Vec<(Span, Bytes)>,
-}
-
-impl Splices {
-    fn replace(&mut self, span: Span, with: Bytes) {
-        self.list.push((span, with));
-    }
-
-    fn insert(&mut self, at: usize, text: &str) {
-        if !text.is_empty() {
-            self.insert_bytes(at, Bytes::copy_from_slice(text.as_bytes()));
-        }
-    }
-
-    fn insert_bytes(&mut self, at: usize, bytes: Bytes) {
-        self.list.push((Span { start: at, end: at }, bytes));
-    }
-
-    /// The body in slices; what was inserted at one place stands there in the order of the calls.
-    fn apply(mut self) -> SmallVec<[Bytes; 4]> {
-        self.list.sort_by_key(|(span, _)| span.start);
-        let mut out = SmallVec::new();
-        let mut at = 0;
-        for (span, with) in self.list {
-            if span.start > at {
-                out.push(self.body.slice(at..span.start));
-            }
-            out.push(with);
-            at = span.end.max(at);
-        }
-        if at < self.body.len() {
-            out.push(self.body.slice(at..));
-        }
-        out
-    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ impl Exchange {
         if let Some(span) = delta.edits.error_null_member {
             edits.push(Edit::cut(span));
         }
+        edits.extend(attempt.hidden_members(&delta.edits));
         if is_behind_seam {
             if !delta.is_essential() {
                 // A second role, an empty delta and the attempt's own usage are not the client's to see.
@@ -40,7 +41,7 @@ impl Exchange {
             if let Some(span) = delta.edits.role_member {
                 edits.push(Edit::cut(span));
             }
-            if let Some(span) = delta.edits.usage {
+            if let Some(span) = delta.edits.usage.filter(|_| !attempt.hides_usage) {
                 // The sum of all attempts follows in a frame of its own.
                 edits.push(Edit { span, with: Bytes::from_static(b"null") });
             }

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::attempt::Attempt;
 use super::machine::{Exchange, Pending};
+use super::splices::Splices;
 use super::{AttemptId, Cause, Fault, Kind, Output, Shape, Target};
 use crate::policy::backoff::backoff;
 use crate::policy::cooldown::Ticket;
@@ -15,10 +16,11 @@ use crate::time::MonoTime;
 impl Exchange {
     /// Opens an attempt at a target with the client's request.
     pub(super) fn open_request(&mut self, target: usize, kind: Kind, ticket: Ticket, now: MonoTime) {
-        let (model, span) = (self.plan.targets[target].model.clone(), self.request.peek.model_span);
-        let body = &self.request.body;
-        let spliced = [body.slice(..span.start), model, body.slice(span.end..)];
-        self.open(target, kind, spliced.into_iter().collect(), ticket, now);
+        let to = &self.plan.targets[target];
+        let mut splices = Splices::new(self.request.body.clone());
+        splices.replace(self.request.peek.model_span, to.model.clone());
+        splices.ask_usage(&self.request, to);
+        self.open(target, kind, splices.apply(), ticket, now);
     }
 
     pub(super) fn open(
@@ -33,9 +35,11 @@ impl Exchange {
         let attempt = AttemptId(self.attempts);
         self.attempts += 1;
         self.first_position.get_or_insert(self.position);
-        let timeouts = self.plan.targets[target].timeouts;
-        let mut opened = Attempt::new(attempt, target, kind, timeouts, now);
+        let to = &self.plan.targets[target];
+        let mut opened = Attempt::new(attempt, target, kind, to.timeouts, now);
         opened.ticket = ticket;
+        opened.begins_at = self.partial.text().len();
+        opened.hides_usage = self.request.usage_ask(to).is_some();
         self.attempt = Some(opened);
         let fresh = self.redialled;
         self.queue(Output::Open { attempt, target, kind, body, fresh });

@@ -51,7 +51,9 @@ impl Exchange {
         let Some(attempt) = &mut self.attempt else { return };
         let has_content = delta.has_content();
         let gate_is_open = attempt.has_content && self.committed.is_some();
-        if attempt.seam.is_some() {
+        if attempt.is_hidden(&delta) {
+            // Counted, and not the client's to see.
+        } else if attempt.seam.is_some() {
             self.hold_at_seam(frame, delta, now);
         } else if gate_is_open && attempt.held.is_empty() {
             self.emit(Held::new(frame, delta), b"");

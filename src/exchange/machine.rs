@@ -108,8 +108,8 @@ impl Exchange {
         seed: u64,
         breakers: Breakers,
     ) -> Self {
-        let is_kept =
-            request.shape == Shape::ChatStream && plan.policy.stream_failure.mode == FailureMode::Continue;
+        let is_wanted = plan.tells_text || plan.policy.stream_failure.mode == FailureMode::Continue;
+        let is_kept = request.shape == Shape::ChatStream && is_wanted;
         let partial = Partial::new(&request.peek, &plan.policy, is_kept, plan.limits.partial);
         let total = order
             .first()
@@ -288,6 +288,7 @@ impl Exchange {
             request_id: attempt.request_id.clone(),
             usage: attempt.usage,
             content_frames: attempt.content_frames,
+            written: self.written(&attempt),
         });
         Some(attempt)
     }

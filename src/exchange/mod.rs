@@ -29,6 +29,7 @@ mod invariants;
 mod machine;
 mod partial;
 mod seam;
+mod splices;
 mod switch;
 mod timers;
 mod usage;
@@ -43,7 +44,7 @@ use crate::http1::{Headers, ResponseHead};
 use crate::policy::trigger::Why;
 use crate::policy::{ContinuationMode, PrefillFlags, RoutePolicy, Timeouts, Trigger};
 use crate::protocol::Usage;
-use crate::protocol::request::RequestPeek;
+use crate::protocol::request::{RequestPeek, UsageAsk};
 use crate::sse::Frame;
 
 pub use breakers::Breakers;
@@ -59,6 +60,8 @@ pub struct Plan {
     pub targets: Vec<Target>,
     pub policy: RoutePolicy,
     pub limits: Limits,
+    /// Somebody counts the tokens of answers without usage: their text is told even where nobody will carry it on.
+    pub tells_text: bool,
 }
 
 /// An upstream plus the model name to ask it for.
@@ -73,6 +76,8 @@ pub struct Target {
     pub prefill_flags: PrefillFlags,
     /// White space at the partial's end is not sent: this upstream refuses it.
     pub trim_trailing_space: bool,
+    /// Its streams are asked for usage when the client did not, and that is taken out of what the client sees.
+    pub ask_usage: bool,
     /// What it is told in place of Baton's own sentence: JSON text without its quotes.
     pub prompt: Option<Bytes>,
 }
@@ -98,6 +103,14 @@ pub struct Request {
     pub shape: Shape,
     pub body: Bytes,
     pub peek: RequestPeek,
+}
+
+impl Request {
+    /// What must change in the body for `target` to be asked for usage that the client did not ask for; None: it is not.
+    pub(super) fn usage_ask(&self, target: &Target) -> Option<UsageAsk> {
+        let is_ours = target.ask_usage && self.shape == Shape::ChatStream;
+        self.peek.usage_ask.filter(|_| is_ours)
+    }
 }
 
 /// How far a client lets the route's policy go, by its `x-baton-fallback`.
@@ -266,6 +279,19 @@ impl StreamOutcome {
     }
 }
 
+/// The text of one attempt's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Escaped JSON text: what it was given to carry on from, then its own.
+    pub text: Bytes,
+    /// Where its own begins.
+    pub from: usize,
+    /// Bytes that the text keeps alive.
+    pub held_bytes: usize,
+    /// Its content-bearing frames that are not in the text: dropped, as the repeat of a restart is, or held.
+    pub other_frames: u64,
+}
+
 /// What happened, for logs, metrics and the bill.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
@@ -281,6 +307,8 @@ pub enum Record {
         request_id: Option<Bytes>,
         usage: Option<Usage>,
         content_frames: u64,
+        /// What it wrote, if that is wanted, its upstream gave no usage, and all of it was text.
+        written: Option<Written>,
     },
     /// A mid-stream failure was judged.
     Broken {

@@ -57,10 +57,19 @@ impl Partial {
         if self.is_given_up() {
             return;
         }
+        self.make_room(text.end - text.start);
         frame.copy_payload(text.start, text.end, &mut self.text);
         if self.text.len() > self.bytes_max {
             self.gate = Some(Gate::PartialTooLong);
             self.text = Vec::new();
+        }
+    }
+
+    /// Grows by a quarter and not to twice the size: of all that a stream holds this is what grows.
+    fn make_room(&mut self, bytes: usize) {
+        const ROOM_MIN: usize = 256;
+        if self.text.capacity() - self.text.len() < bytes {
+            self.text.reserve_exact(bytes.max(self.text.len() / 4).max(ROOM_MIN));
         }
     }
 

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
+use super::attempt::Attempt;
 use super::machine::Exchange;
+use super::{Shape, Written};
 use crate::protocol::Usage;
 
 impl Exchange {
@@ -23,6 +25,28 @@ impl Exchange {
         let completion_tokens = last.completion_tokens.saturating_add(self.spent_tokens);
         let total_tokens = prompt_tokens.saturating_add(completion_tokens);
         Some(Usage { prompt_tokens, completion_tokens, total_tokens })
+    }
+
+    /// What a closed attempt wrote, for whoever estimates what it cost.
+    pub(super) fn written(&self, attempt: &Attempt) -> Option<Written> {
+        if !self.plan.tells_text || attempt.usage.is_some() {
+            return None;
+        }
+        match self.request.shape {
+            Shape::Opaque => None,
+            Shape::ChatPlain => {
+                let held_bytes = attempt.body_bytes;
+                let text = attempt.plain_text.clone()?;
+                Some(Written { text, from: 0, held_bytes, other_frames: 0 })
+            }
+            Shape::ChatStream if attempt.content_frames == 0 || self.partial.is_given_up() => None,
+            Shape::ChatStream => {
+                let text = Bytes::copy_from_slice(self.partial.text());
+                let (from, held_bytes) = (attempt.begins_at, text.len());
+                let other_frames = attempt.content_frames.saturating_sub(attempt.forwarded_frames);
+                Some(Written { text, from, held_bytes, other_frames })
+            }
+        }
     }
 
     /// The one usage frame behind a seam: OpenAI's shape, no choices.

@@ -139,14 +139,14 @@ impl PlainRead {
     fn receive(&mut self) -> io::Result<Bytes> {
         let (bytes, room) = if self.own_bytes > 0 {
             let mut own = BytesMut::with_capacity(self.own_bytes);
-            receive_into(&*self.stream, &mut own)?
+            receive_into(&self.stream, &mut own)?
         } else {
             SHARED.with_borrow_mut(|shared| {
                 // When all that was read into it is gone, the same memory is used again.
                 if shared.capacity() < SHARED_BYTES_LEFT && !shared.try_reclaim(SHARED_BYTES) {
                     *shared = BytesMut::with_capacity(SHARED_BYTES);
                 }
-                receive_into(&*self.stream, shared)
+                receive_into(&self.stream, shared)
             })?
         };
         let is_full = bytes.len() == room;

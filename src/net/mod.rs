@@ -4,9 +4,10 @@
 //! The types of connections live on one core thread and in monoio tasks; none of them is `Send`. Two rules hold
 //! everywhere:
 //!
-//! * An operation that was given to the kernel is never dropped. What takes too long is ended by `shutdown(2)`
-//!   ([`Shutdown`]), after which the operation completes with an error or an end of stream.
-//! * A buffer that the kernel may read or fill is owned by the operation until it completes ([`Gather`] for writes).
+//! * The ring waits for readiness and calls transfer, without blocking: the kernel never holds a buffer of ours
+//!   (`docs/adr/0009-readiness-and-calls.md`).
+//! * A write is never given up half-way. What takes too long is ended by `shutdown(2)` ([`Shutdown`]), after which it
+//!   completes with an error, and a read with an end of stream.
 //!
 //! Both hold on monoio's io_uring driver and on its epoll driver; `tests/net_io.rs` and `tests/net_tls.rs` run on each.
 

@@ -6,6 +6,7 @@ pub mod errors;
 pub mod openai_chat;
 pub mod request;
 mod scan;
+pub mod texts;
 
 use smallvec::SmallVec;
 
@@ -115,6 +116,8 @@ pub struct Edits {
     pub error_null_member: Option<Span>,
     /// The value of the top-level `usage`, if it is not null.
     pub usage: Option<Span>,
+    /// That member with one neighbouring comma, ready to be cut out of a frame that has choices.
+    pub usage_member: Option<Span>,
     /// The member `"usage":null` with one neighbouring comma, ready to be cut out.
     pub usage_null_member: Option<Span>,
 }

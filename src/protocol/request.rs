@@ -6,12 +6,14 @@
 //! Source: OpenAI API reference, "Create chat completion", request body.
 
 mod outline;
+mod usage;
 
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
 pub use outline::{Content, Message, Outline, Role, outline};
+pub use usage::UsageAsk;
 
 use super::Span;
 use super::scan::{Broken, DEPTH_MAX, Kind, Scan, Value, unescape};
@@ -45,6 +47,9 @@ pub struct RequestPeek {
     pub audio: bool,
     /// `stream_options.include_usage`
     pub include_usage: bool,
+    /// What would make a stream's request ask for usage. None: it does, or speaks of it in a way that its upstream
+    /// must judge.
+    pub usage_ask: Option<UsageAsk>,
 }
 
 /// A limit of tokens.
@@ -106,6 +111,7 @@ pub fn peek(body: &[u8]) -> Result<RequestPeek, PeekError> {
     let members = Members::read(body)?;
     members.check_duplicates()?;
     let (model, model_span) = members.model()?;
+    let stream = members.flag("stream")?;
     let n = members.count("n", "a positive integer")?.map_or(1, |limit| limit.value);
     if n == 0 {
         return Err(PeekError::WrongValue { param: "n", expected: "a positive integer" });
@@ -113,7 +119,7 @@ pub fn peek(body: &[u8]) -> Result<RequestPeek, PeekError> {
     Ok(RequestPeek {
         model,
         model_span,
-        stream: members.flag("stream")?,
+        stream,
         messages: members.messages()?,
         max_tokens: members.count("max_tokens", "an integer")?,
         max_completion_tokens: members.count("max_completion_tokens", "an integer")?,
@@ -125,12 +131,15 @@ pub fn peek(body: &[u8]) -> Result<RequestPeek, PeekError> {
         include_usage: members
             .inner("stream_options", b"include_usage")
             .is_some_and(|v| v.kind == Kind::True),
+        usage_ask: members.usage_ask().filter(|_| stream),
     })
 }
 
 /// The top-level members.
 struct Members<'a> {
     body: &'a [u8],
+    /// Behind the brace that opens the object.
+    start: usize,
     list: SmallVec<[(Cow<'a, [u8]>, Value); 32]>,
 }
 
@@ -144,6 +153,7 @@ impl<'a> Members<'a> {
         }
         let mut list = SmallVec::new();
         let mut members = scan.object()?;
+        let start = scan.at();
         while let Some(key) = scan.member(&mut members)? {
             if list.len() == MEMBERS_MAX {
                 return Err(PeekError::TooManyMembers);
@@ -152,7 +162,7 @@ impl<'a> Members<'a> {
             list.push((scan.key_text(key), value));
         }
         scan.end().map_err(|Broken { at, .. }| PeekError::TrailingBytes { at })?;
-        Ok(Self { body, list })
+        Ok(Self { body, start, list })
     }
 
     /// Compares the keys as texts: `"mod\u0065l"` is `"model"`.

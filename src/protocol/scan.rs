@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use memchr::memchr2;
 
-pub(crate) use text::unescape;
+pub use text::unescape;
 
 use super::Span;
 

@@ -2,6 +2,8 @@
 
 mod framer;
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -100,21 +102,26 @@ impl Frame {
 
     /// The bytes `start..end` of the payload as slices that share the frame's buffers.
     pub fn slice(&self, start: usize, end: usize) -> impl Iterator<Item = Bytes> + '_ {
+        self.parts(start, end).map(|(piece, part)| piece.slice(part))
+    }
+
+    /// Which bytes of which slices `start..end` of the payload are.
+    fn parts(&self, start: usize, end: usize) -> impl Iterator<Item = (&Bytes, Range<usize>)> + '_ {
         debug_assert!(start <= end && end <= self.payload_len());
         let (from, to) = (start + PREFIX.len(), end + PREFIX.len());
         let mut at = 0;
         self.wire.iter().filter_map(move |piece| {
             let (begin, end) = (from.max(at), to.min(at + piece.len()));
-            let cut = (begin < end).then(|| piece.slice(begin - at..end - at));
+            let part = (begin < end).then(|| (piece, begin - at..end - at));
             at += piece.len();
-            cut
+            part
         })
     }
 
     /// Appends the bytes `start..end` of the payload to `out`.
     pub fn copy_payload(&self, start: usize, end: usize, out: &mut Vec<u8>) {
-        for piece in self.slice(start, end) {
-            out.extend_from_slice(&piece);
+        for (piece, part) in self.parts(start, end) {
+            out.extend_from_slice(&piece[part]);
         }
     }
 }

@@ -12,14 +12,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::estimator::Texts;
 use super::exchange_log::ExchangeLog;
 use super::line::Line;
 use super::metrics::Limit;
+use super::usage_event::UsageEvent;
 use super::{Metrics, Telemetry};
-use crate::config::LogFormat;
-use crate::exchange::{Cause, Fault, Kind, Plan, Record, Shape, StreamOutcome};
+use crate::exchange::{Cause, Fault, Kind, Plan, Record, Shape, StreamOutcome, Written};
 use crate::policy::trigger::{Gate, Why};
-use crate::protocol::Usage;
+use crate::protocol::{Span, Usage};
 use crate::time::MonoTime;
 
 /// The request that an exchange answers.
@@ -32,6 +33,9 @@ pub struct Asked {
     pub key: Option<String>,
     /// The client's path without its query.
     pub path: Bytes,
+    pub body: Bytes,
+    /// The messages, a span of the body.
+    pub messages: Option<Span>,
     pub shape: Shape,
     /// A stream was asked for.
     pub stream: bool,
@@ -64,6 +68,7 @@ struct Closed {
     took: Duration,
     first_token: Option<Duration>,
     usage: Option<Usage>,
+    written: Option<Written>,
     frames: u64,
 }
 
@@ -107,7 +112,7 @@ impl Ledger {
     /// An attempt is dispatched.
     pub fn opened(&mut self, target: usize, kind: Kind, now: MonoTime, unix_now: (u64, u32)) {
         if let Some(closed) = self.closed.take() {
-            self.write_usage(&closed, None, unix_now);
+            self.write_usage(closed, None, unix_now);
         }
         if self.attempts == 0 {
             self.metrics().overhead.record(now.since(self.asked.read).as_secs_f64());
@@ -195,7 +200,7 @@ impl Ledger {
         if let Some(running) = self.running.take() {
             let cause = Cause::Fault(Fault::Died);
             let took = now.since(running.dispatched);
-            self.close(running, &cause, None, took, None);
+            self.close(running, &cause, None, took);
         }
         // What the connection's writer answers for it.
         let status = self.status.or(Some(500));
@@ -203,22 +208,21 @@ impl Ledger {
     }
 
     fn attempt_ended(&mut self, record: &Record, now: MonoTime) {
-        let Record::AttemptEnded { result, status, took, usage, content_frames, .. } = record else { return };
+        let Record::AttemptEnded { result, status, took, usage, content_frames, written, .. } = record else {
+            return;
+        };
         // What came in the very read that ended it.
         self.content(*content_frames, now);
         if let Some(running) = self.running.take() {
-            self.close(running, result, *status, *took, *usage);
+            self.close(running, result, *status, *took);
+            if let Some(closed) = &mut self.closed {
+                closed.usage = *usage;
+                closed.written.clone_from(written);
+            }
         }
     }
 
-    fn close(
-        &mut self,
-        running: Running,
-        cause: &Cause,
-        status: Option<u16>,
-        took: Duration,
-        usage: Option<Usage>,
-    ) {
+    fn close(&mut self, running: Running, cause: &Cause, status: Option<u16>, took: Duration) {
         let Running { target, kind, dispatched, frames, first, .. } = running;
         if let Some(target) = self.metrics().route(self.asked.route).target(target) {
             target.attempt_ended(kind, cause);
@@ -233,7 +237,8 @@ impl Ledger {
             status,
             took,
             first_token: first.map(|first| first.since(dispatched)),
-            usage,
+            usage: None,
+            written: None,
             frames,
         });
     }
@@ -257,7 +262,7 @@ impl Ledger {
             route.mid_stream_fallback(outcome);
         }
         if let Some(closed) = self.closed.take() {
-            self.write_usage(&closed, Some(outcome), unix_now);
+            self.write_usage(closed, Some(outcome), unix_now);
         }
         self.write_access(outcome, status, target, usage, now, unix_now);
     }
@@ -294,34 +299,42 @@ impl Ledger {
     }
 
     /// One attempt's event; with `outcome` it is the terminal one.
-    fn write_usage(&self, closed: &Closed, outcome: Option<StreamOutcome>, unix_now: (u64, u32)) {
-        let Some(sink) = &self.telemetry.usage else { return };
+    fn write_usage(&self, closed: Closed, outcome: Option<StreamOutcome>, unix_now: (u64, u32)) {
+        let Some(usage) = &self.telemetry.usage else { return };
+        let (prompt_tokens, completion_tokens) = self.tokens(&closed);
         let asked = &self.asked;
-        let mut line = Line::new(LogFormat::Json, unix_now, "usage");
-        line.text("event", if outcome.is_some() { "exchange_ended" } else { "attempt_failed" });
-        line.text("request_id", &asked.request_id);
-        line.text_or_none("key", asked.key.as_deref());
-        line.text("route", &asked.plan.route);
-        line.text("target", self.label(closed.target));
-        line.text("attempt_kind", closed.kind.name());
-        line.text("result", closed.result);
-        line.text_or_none("trigger", closed.trigger);
-        line.number("status", closed.status.map(u64::from));
-        let (prompt, completion) = self.tokens(closed);
-        line.number("prompt_tokens", prompt);
-        line.number("completion_tokens", completion);
-        line.flag("usage_estimated", closed.usage.is_none());
-        line.millis("first_token_ms", closed.first_token);
-        line.millis("latency_ms", Some(closed.took));
-        if let Some(outcome) = outcome {
-            line.text("stream_outcome", outcome.name());
-            line.number("attempts", u64::from(self.attempts));
-        }
-        sink.write(line.finish());
+        let event = UsageEvent {
+            unix_now,
+            request_id: Arc::clone(&asked.request_id),
+            key: asked.key.clone(),
+            route: Arc::clone(&asked.plan.route),
+            target: asked
+                .plan
+                .targets
+                .get(closed.target)
+                .map_or("none".into(), |target| Arc::clone(&target.label)),
+            kind: closed.kind,
+            result: closed.result,
+            trigger: closed.trigger,
+            status: closed.status,
+            prompt_tokens,
+            completion_tokens,
+            is_estimated: closed.usage.is_none(),
+            first_token: closed.first_token,
+            took: closed.took,
+            terminal: outcome.map(|outcome| (outcome, self.attempts)),
+        };
+        let can_be_estimated = closed.usage.is_none() && asked.shape != Shape::Opaque;
+        let texts = (can_be_estimated && (closed.frames > 0 || closed.is_answered)).then(|| Texts {
+            messages: asked.messages.map(|span| asked.body.slice(span.start..span.end)),
+            body_bytes: asked.body.len(),
+            written: closed.written,
+        });
+        usage.write(Box::new(event), texts);
     }
 
-    /// Prompt and completion: the upstream's own figures; else the content frames; nothing for an attempt that
-    /// failed before any; None where nothing can be told.
+    /// Prompt and completion: the upstream's own figures; else the content frames, until their texts are counted;
+    /// nothing for an attempt that failed before any; None where nothing can be told.
     fn tokens(&self, closed: &Closed) -> (Option<u64>, Option<u64>) {
         match closed.usage {
             Some(usage) => (Some(usage.prompt_tokens), Some(usage.completion_tokens)),

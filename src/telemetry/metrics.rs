@@ -152,10 +152,12 @@ pub enum Limit {
     WriteTimeout,
     /// Connections to the admin listener.
     AdminConnections,
+    /// Usage events that wait for an estimate of their tokens.
+    UsageQueue,
 }
 
 impl Limit {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Connections,
         Self::BufferedBytes,
         Self::RequestBody,
@@ -166,6 +168,7 @@ impl Limit {
         Self::BodyTimeout,
         Self::WriteTimeout,
         Self::AdminConnections,
+        Self::UsageQueue,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -180,6 +183,7 @@ impl Limit {
             Self::BodyTimeout => "body_timeout",
             Self::WriteTimeout => "write_timeout",
             Self::AdminConnections => "admin_connections",
+            Self::UsageQueue => "usage_queue",
         }
     }
 }
@@ -241,9 +245,7 @@ impl Metrics {
 
     /// A limit took effect.
     pub fn reached(&self, limit: Limit) {
-        if let Some(at) = Limit::ALL.iter().position(|known| *known == limit) {
-            self.limits[at].increment(1);
-        }
+        self.limit(limit).increment(1);
     }
 
     pub fn seam(&self, kind: SeamKind) {
@@ -255,6 +257,12 @@ impl Metrics {
     pub fn frame_skipped(&self, reason: &str) {
         let at = SKIPPED.iter().position(|known| *known == reason).unwrap_or(SKIPPED.len() - 1);
         self.skipped[at].increment(1);
+    }
+
+    /// What counts how often a limit took effect.
+    pub fn limit(&self, limit: Limit) -> Counter {
+        let at = Limit::ALL.iter().position(|known| *known == limit);
+        at.map_or_else(Counter::noop, |at| self.limits[at].clone())
     }
 
     /// How a target stands. Its series is looked up: not for the cores.

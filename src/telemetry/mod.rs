@@ -3,12 +3,15 @@
 //! [`Telemetry`] is the process's; a [`Ledger`] follows one exchange and turns what happens to it into all of these.
 //! No clock is read here: times are told.
 
+mod estimator;
 mod exchange_log;
 mod ledger;
 mod line;
 pub mod metrics;
 mod setup;
 mod sink;
+mod tokens;
+mod usage_event;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +19,7 @@ use std::time::Duration;
 use ::metrics::Counter;
 
 use crate::config::{Config, Log, LogFormat, LogTo};
+use estimator::Estimator;
 pub use ledger::{Asked, Ledger};
 use line::Line;
 pub use metrics::{Limit, Metric, Metrics};
@@ -28,7 +32,7 @@ pub struct Telemetry {
     pub metrics: Metrics,
     format: LogFormat,
     access: Option<Sink>,
-    usage: Option<Sink>,
+    usage: Option<Estimator>,
 }
 
 /// A request that no exchange was begun for: Baton answered it by itself, or refused it.
@@ -62,6 +66,11 @@ impl Telemetry {
             Some(shared) if access_to == usage_to => Some(shared.counting(metrics.usage_dropped.clone())),
             _ => open(usage_to, metrics.usage_dropped.clone())?,
         };
+        let estimating = |sink| {
+            Estimator::start(sink, metrics.limit(Limit::UsageQueue))
+                .map_err(|source| SinkError { path: "usage".into(), source })
+        };
+        let usage = usage.map(estimating).transpose()?;
         Ok(Self { metrics, format: *format, access, usage })
     }
 
@@ -91,7 +100,12 @@ impl Telemetry {
 
     /// Waits until what was logged is written, at most `limit` a log.
     pub fn flush(&self, limit: Duration) {
-        self.access.iter().chain(&self.usage).for_each(|sink| sink.flush(limit));
+        if let Some(usage) = &self.usage {
+            usage.flush(limit);
+        }
+        if let Some(access) = &self.access {
+            access.flush(limit);
+        }
     }
 }
 

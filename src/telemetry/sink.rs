@@ -13,6 +13,8 @@ use metrics::Counter;
 
 /// Lines that wait to be written; at a usual half KiB each, 2 MiB.
 const QUEUE_LINES: usize = 4096;
+/// How long the writer rests after a batch: being woken for each line would cost the cores more than the line itself.
+const REST: Duration = Duration::from_millis(10);
 /// What is written at once, bytes: lines that wait are joined up to here.
 const BATCH_BYTES: usize = 64 * 1024;
 
@@ -33,8 +35,8 @@ enum Item {
 #[derive(Debug, thiserror::Error)]
 #[error("the log {} cannot be written: {source}; mend the path or its permissions", .path.display())]
 pub struct SinkError {
-    path: PathBuf,
-    source: io::Error,
+    pub(super) path: PathBuf,
+    pub(super) source: io::Error,
 }
 
 impl Sink {
@@ -55,7 +57,12 @@ impl Sink {
         Self { queue: self.queue.clone(), dropped }
     }
 
-    fn start(path: &Path, into: impl Write + Send + 'static, dropped: Counter) -> Result<Self, SinkError> {
+    /// Writes to `into`, which is called `path` where it fails.
+    pub(super) fn start(
+        path: &Path,
+        into: impl Write + Send + 'static,
+        dropped: Counter,
+    ) -> Result<Self, SinkError> {
         let (queue, items) = sync_channel(QUEUE_LINES);
         let lost = dropped.clone();
         std::thread::Builder::new()
@@ -74,21 +81,26 @@ impl Sink {
 
     /// Waits until all lines so far are written, at most that long.
     pub fn flush(&self, limit: Duration) {
-        /// Between two tries to get into a queue that is full.
-        const PAUSE: Duration = Duration::from_millis(5);
-        let (done, wait) = channel();
-        let mut item = Item::Flush(done.clone());
-        for _ in 0..limit.as_millis() / PAUSE.as_millis() {
-            item = match self.queue.try_send(item) {
-                Ok(()) => break,
-                Err(TrySendError::Full(item)) => item,
-                Err(TrySendError::Disconnected(_)) => return,
-            };
-            let _not_yet = wait.recv_timeout(PAUSE);
-        }
-        // A disk that hangs keeps nobody from ending.
-        let _late = wait.recv_timeout(limit);
+        wait_through(&self.queue, Item::Flush, limit);
     }
+}
+
+/// Sends the item that asks for an answer down a queue and waits for that, at most about `limit`.
+pub(super) fn wait_through<T>(queue: &SyncSender<T>, item: impl FnOnce(Sender<()>) -> T, limit: Duration) {
+    /// Between two tries to get into a queue that is full.
+    const PAUSE: Duration = Duration::from_millis(5);
+    let (done, wait) = channel();
+    let mut item = item(done);
+    for _ in 0..limit.as_millis() / PAUSE.as_millis() {
+        item = match queue.try_send(item) {
+            Ok(()) => break,
+            Err(TrySendError::Full(item)) => item,
+            Err(TrySendError::Disconnected(_)) => return,
+        };
+        let _not_yet = wait.recv_timeout(PAUSE);
+    }
+    // A disk that hangs keeps nobody from ending.
+    let _late = wait.recv_timeout(limit);
 }
 
 /// The writer's thread: ends with the last sink.
@@ -114,6 +126,7 @@ fn write_all(items: &Receiver<Item>, mut into: impl Write, lost: &Counter) {
         for done in waiting.drain(..) {
             let _nobody_waits = done.send(());
         }
+        std::thread::park_timeout(REST);
     }
 }
 

@@ -24,3 +24,4 @@ mod switch;
 mod timers;
 mod triggers;
 mod usage;
+mod written;

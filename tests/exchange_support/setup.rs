@@ -26,6 +26,10 @@ pub struct Setup {
     pub order: Option<Order>,
     /// White space at the partial's end is not sent.
     pub trims: bool,
+    /// The targets that are asked for usage when the client did not.
+    pub asks_usage: Vec<usize>,
+    /// The text of answers without usage is told.
+    pub tells_text: bool,
     /// How the targets' breakers stand at the start; None: there are none.
     pub health: Option<Vec<u64>>,
     pub seed: u64,
@@ -80,6 +84,8 @@ impl Setup {
             },
             order: None,
             trims: false,
+            asks_usage: Vec::new(),
+            tells_text: false,
             health: None,
             seed: 1,
         }
@@ -135,6 +141,7 @@ impl Setup {
             continuation: *continuation,
             prefill_flags: self.prefill_flags,
             trim_trailing_space: self.trims,
+            ask_usage: self.asks_usage.contains(&index),
             prompt: None,
         };
         Arc::new(Plan {
@@ -142,6 +149,7 @@ impl Setup {
             targets: self.targets.iter().enumerate().map(target).collect(),
             policy: self.policy.clone(),
             limits: self.limits,
+            tells_text: self.tells_text,
         })
     }
 

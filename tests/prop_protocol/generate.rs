@@ -220,7 +220,13 @@ pub fn requests() -> BoxedStrategy<Value> {
         ("stream", any::<bool>().prop_map(Value::from).boxed()),
         ("n", (1..3).prop_map(Value::from).boxed()),
         ("max_tokens", any::<i16>().prop_map(Value::from).boxed()),
-        ("stream_options", object(vec![("include_usage", any::<bool>().prop_map(Value::from).boxed())])),
+        (
+            "stream_options",
+            null_or(object(vec![
+                ("include_usage", null_or(any::<bool>().prop_map(Value::from).boxed())),
+                ("continuous_usage_stats", any::<bool>().prop_map(Value::from).boxed()),
+            ])),
+        ),
         ("extra", trees()),
     ])
 }

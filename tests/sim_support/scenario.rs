@@ -18,6 +18,8 @@ pub struct Scenario {
     /// No part of it can be taken for another, so that any mode may carry it on.
     pub is_tellable: bool,
     pub max_tokens: Option<u64>,
+    /// Every target is asked for usage on behalf of a client that did not ask.
+    pub hides_usage: bool,
     /// How often an upstream does what it should not, of 100.
     pub faults: u8,
 }
@@ -42,11 +44,21 @@ impl Scenario {
         setup.seed = rng.u64(..);
         setup.prefill_flags = pick(rng, &[PrefillFlags::None, PrefillFlags::Vllm, PrefillFlags::Prefix]);
         setup.trims = rng.u8(..4) == 0;
+        setup.asks_usage = if rng.bool() { (0..setup.targets.len()).collect() } else { Vec::new() };
+        setup.tells_text = rng.bool();
+        let hides_usage = !setup.asks_usage.is_empty() && !include_usage && shape == Shape::ChatStream;
         set_policy(&mut setup, rng);
         set_health(&mut setup, rng);
         set_limits(&mut setup, rng);
         let faults = pick(rng, &[10, 50, 80, 95]);
-        Self { setup, answer, is_tellable, max_tokens, faults }
+        Self { setup, answer, is_tellable, max_tokens, hides_usage, faults }
+    }
+
+    /// What a target is asked that has nothing to carry on.
+    pub fn body_for(&self, target: usize) -> String {
+        let body = self.setup.body.replacen("\"r\"", &format!("\"m{target}\""), 1);
+        let asks = "{\"stream_options\":{\"include_usage\":true},";
+        if self.hides_usage { body.replacen('{', asks, 1) } else { body }
     }
 }
 

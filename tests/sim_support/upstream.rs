@@ -191,7 +191,8 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     if rng.u8(..4) == 0 {
         events.push(ev(r#"{"id":"","created":0,"choices":[],"prompt_filter_results":[]}"#));
     }
-    events.extend(texts.iter().map(|text| words::raw_text(id, text)));
+    let tail = if rng.u8(..4) == 0 { ",\"usage\":null}\n\n" } else { "}\n\n" };
+    events.extend(texts.iter().map(|text| words::raw_text(id, text).replace("}\n\n", tail)));
     let says_finish = rng.u8(..8) > 0;
     if says_finish && rng.u8(..3) == 0 && !texts.is_empty() {
         // Along with the last of the text.

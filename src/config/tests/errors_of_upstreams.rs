@@ -43,10 +43,10 @@ const UPSTREAMS: &[Case] = &[
         &["did you mean \"vllm\"?"],
     ),
     (
-        "[upstreams.a]\nbase_url = 'http://h'\nask_usage = true",
+        "[upstreams.a]\nbase_url = 'http://h'\nask_usage = 'yes'",
         3,
         "upstreams.a.ask_usage",
-        &["not supported yet"],
+        &["expected true or false"],
     ),
     (
         "[upstreams.a]\nbase_url = 'http://h'\ntrim_trailing_space = 'yes'",

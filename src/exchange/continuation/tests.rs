@@ -30,6 +30,7 @@ fn build_for(
         continuation,
         prefill_flags,
         trim_trailing_space: false,
+        ask_usage: false,
         prompt: None,
     };
     let slices = build(&request, &target, partial.as_bytes(), delivered)?;

@@ -109,7 +109,7 @@ impl Words {
         match &*name {
             b"role" => {
                 self.role = value.kind != Kind::Null;
-                self.role_member = self.role.then(|| member_span(scan, key));
+                self.role_member = self.role.then(|| member_span(scan, key, false));
             }
             b"tool_calls" => self.tool_call |= value.kind == Kind::Array && is_something,
             b"function_call" => self.tool_call |= value.kind == Kind::Object,

@@ -120,23 +120,26 @@ impl Found {
 
     fn read_object(&mut self, scan: &mut Scan<'_>, shape: Shape) -> Result<(), Broken> {
         self.is_empty = true;
-        // A member that can be cut out takes the comma before it along. The first takes the one behind it, so
-        // that one is gone for its neighbour.
-        let mut cut_so_far = true;
+        // A member that can be cut out takes the comma before it along. Those that lead the object take the one behind
+        // them: so any of them can be cut, alone or with others, as long as one stays.
+        let mut leads = true;
         let mut members = scan.object()?;
-        while let Some(mut key) = scan.member(&mut members)? {
+        while let Some(key) = scan.member(&mut members)? {
             self.is_empty = false;
-            if cut_so_far {
-                key.comma = None;
-            }
-            let can_be_cut = self.read_member(scan, key, shape)?;
-            cut_so_far &= can_be_cut;
+            let can_be_cut = self.read_member(scan, key, leads, shape)?;
+            leads &= can_be_cut;
         }
         Ok(())
     }
 
-    /// Reads one top-level member. Says whether it is one that can be cut out.
-    fn read_member(&mut self, scan: &mut Scan<'_>, key: Key, shape: Shape) -> Result<bool, Broken> {
+    /// Reads one top-level member. Says whether it is one that can be cut out. `leads`: so are all before it.
+    fn read_member(
+        &mut self,
+        scan: &mut Scan<'_>,
+        key: Key,
+        leads: bool,
+        shape: Shape,
+    ) -> Result<bool, Broken> {
         let name = scan.key_text(key);
         match &*name {
             b"id" => self.delta.edits.id = Some(scan.value()?.span),
@@ -147,18 +150,20 @@ impl Found {
                 self.failed |= report == Report::Failure;
                 self.has_empty_error |= report == Report::Empty;
                 self.delta.edits.error_null_member =
-                    (report != Report::Failure).then(|| member_span(scan, key));
+                    (report != Report::Failure).then(|| member_span(scan, key, leads));
                 return Ok(report != Report::Failure);
             }
             b"usage" if scan.kind()? == Kind::Null => {
                 scan.value()?;
-                self.delta.edits.usage_null_member = Some(member_span(scan, key));
+                self.delta.edits.usage_null_member = Some(member_span(scan, key, leads));
                 return Ok(true);
             }
             b"usage" => {
                 let (usage, span) = read_usage(scan)?;
                 self.delta.usage = usage.or(self.delta.usage);
                 self.delta.edits.usage = Some(span);
+                self.delta.edits.usage_member = Some(member_span(scan, key, leads));
+                return Ok(true);
             }
             b"x_groq" | b"response" if scan.kind()? == Kind::Object => self.read_inner(scan, &name)?,
             _ => {
@@ -260,12 +265,14 @@ impl Found {
     }
 }
 
-/// The member whose value the cursor has just passed, with one neighbouring comma.
-pub(super) fn member_span(scan: &Scan<'_>, key: Key) -> Span {
+/// The member whose value the cursor has just passed, with one neighbouring comma: the one behind it if it is the first
+/// or `leads`, where there is one.
+pub(super) fn member_span(scan: &Scan<'_>, key: Key, leads: bool) -> Span {
     let (start, end) = (key.span.start - 1, scan.at());
-    match (key.comma, scan.comma_ahead()) {
-        (Some(comma), _) => Span { start: comma, end },
-        (None, Some(comma)) => Span { start, end: comma + 1 },
+    let behind = scan.comma_ahead().filter(|_| leads || key.comma.is_none());
+    match (behind, key.comma) {
+        (Some(comma), _) => Span { start, end: comma + 1 },
+        (None, Some(comma)) => Span { start: comma, end },
         (None, None) => Span { start, end },
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::Reader;
 use super::chunk::{Found, Shape};
 use crate::protocol::scan::{Broken, Kind, Scan, Value};
-use crate::protocol::{Finish, InBandError, Span, Usage};
+use crate::protocol::{Delta, Finish, InBandError, Span, Usage};
 use crate::sse::Frame;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -24,6 +24,8 @@ pub enum Body {
         /// it is an answer, however short.
         has_content: bool,
         usage: Option<Usage>,
+        /// The text, between its quotes, of an answer that has one choice and says nothing else.
+        text: Option<Span>,
     },
     /// A failure reported under a 200.
     Error(InBandError),
@@ -34,7 +36,9 @@ pub enum Body {
 impl Reader {
     /// Reads a whole body: a plain answer, or the JSON that came where a stream was asked for.
     pub fn read_body(&mut self, body: &[u8]) -> Body {
+        let whole = body.len();
         let body = body.strip_prefix(BOM).unwrap_or(body);
+        let before = whole - body.len();
         // The walk alone: a body may have 16 MiB, and is not copied.
         match Found::walk(body, Shape::Completion) {
             Ok(found) if found.is_failure() => Body::Error(found.into_error(body)),
@@ -42,7 +46,10 @@ impl Reader {
                 let delta = found.delta;
                 let says_more =
                     delta.choices.iter().any(|choice| !matches!(choice.finish, None | Some(Finish::Stop)));
-                Body::Completion { has_content: says_more || delta.has_content(), usage: delta.usage }
+                let text = only_text(&delta);
+                let text = text.map(|Span { start, end }| Span { start: start + before, end: end + before });
+                let has_content = says_more || delta.has_content();
+                Body::Completion { has_content, usage: delta.usage, text }
             }
             _ => Body::Other,
         }
@@ -56,6 +63,15 @@ impl Reader {
         let text = String::from_utf8_lossy(body);
         let completion = Completion::read(text.as_bytes()).ok()??;
         Some(completion.frames(include_usage))
+    }
+}
+
+/// The text of an answer that is nothing but one text.
+fn only_text(delta: &Delta) -> Option<Span> {
+    let is_more = delta.tool_call || delta.reasoning || delta.refusal || delta.audio || delta.other_choice;
+    match delta.text.as_slice() {
+        [text] if !is_more => Some(*text),
+        _ => None,
     }
 }
 

@@ -20,7 +20,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// None: the frame says more than its text, or would have to be changed.
+    /// None: the frame says more than its text, or would have to be changed. A usage without figures counts as
+    /// nothing: whether it is taken out is the exchange's to know.
     pub fn of(read: &Read) -> Option<Self> {
         let Reading::Delta(delta) = &read.reading else { return None };
         let text = *delta.text.first().filter(|_| is_plain_text(delta))?;
@@ -63,13 +64,13 @@ fn is_plain_text(delta: &Delta) -> bool {
         ..Delta::default()
     };
     let edits = &delta.edits;
-    let is_left_alone =
-        edits.role_member.is_none() && edits.error_null_member.is_none() && edits.usage_null_member.is_none();
+    let is_left_alone = edits.role_member.is_none() && edits.error_null_member.is_none();
     delta.text.len() == 1 && is_left_alone && *delta == text_alone
 }
 
 /// Characters that stand for themselves in a JSON string (RFC 8259, section 7).
 fn is_literal(text: &[u8]) -> bool {
-    let is_plain = |byte: &u8| *byte >= b' ' && !matches!(byte, b'"' | b'\\');
-    text.iter().all(is_plain) && std::str::from_utf8(text).is_ok()
+    // Without a way out in between: so the compiler takes many bytes at a time.
+    let is_special = |special, byte: &u8| special | (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
+    !text.iter().fold(false, is_special) && std::str::from_utf8(text).is_ok()
 }

@@ -60,6 +60,58 @@ fn tells_flags_apart() {
     }
 }
 
+/// Of a stream's request: the body that asks for usage; None: it is left as it is.
+#[test]
+fn a_request_is_made_to_ask_for_usage_and_nothing_else_changes() {
+    let cases = [
+        (
+            "not spoken of",
+            r#" { "stream":true, "model":"m" }"#,
+            Some(r#" {"stream_options":{"include_usage":true}, "stream":true, "model":"m" }"#),
+        ),
+        (
+            "null",
+            r#"{"stream":true,"stream_options": null ,"model":"m"}"#,
+            Some(r#"{"stream":true,"stream_options": {"include_usage":true} ,"model":"m"}"#),
+        ),
+        (
+            "an empty object",
+            r#"{"stream":true,"model":"m","stream_options":{ }}"#,
+            Some(r#"{"stream":true,"model":"m","stream_options":{"include_usage":true }}"#),
+        ),
+        (
+            "other options",
+            r#"{"stream":true,"model":"m","stream_options":{"continuous_usage_stats":true}}"#,
+            Some(
+                r#"{"stream":true,"model":"m","stream_options":{"include_usage":true,"continuous_usage_stats":true}}"#,
+            ),
+        ),
+        (
+            "refused",
+            r#"{"stream":true,"model":"m","stream_options":{"x":1,"include_usage": false }}"#,
+            Some(r#"{"stream":true,"model":"m","stream_options":{"x":1,"include_usage": true }}"#),
+        ),
+        (
+            "left open, the keys escaped",
+            r#"{"stream":true,"model":"m","stre\u0061m_options":{"include_us\u0061ge":null}}"#,
+            Some(r#"{"stream":true,"model":"m","stre\u0061m_options":{"include_us\u0061ge":true}}"#),
+        ),
+        ("asked for", r#"{"stream":true,"model":"m","stream_options":{"include_usage":true}}"#, None),
+        ("no stream", r#"{"model":"m"}"#, None),
+        (
+            "a value for its upstream to judge",
+            r#"{"stream":true,"model":"m","stream_options":"usage"}"#,
+            None,
+        ),
+        ("the same", r#"{"stream":true,"model":"m","stream_options":{"include_usage":1}}"#, None),
+    ];
+    for (name, body, want) in cases {
+        let ask = peeked(body).usage_ask;
+        let asking = ask.map(|ask| [&body[..ask.span.start], ask.with, &body[ask.span.end..]].concat());
+        assert_eq!(asking.as_deref(), want, "{name}");
+    }
+}
+
 #[test]
 fn refuses_what_cannot_be_served_and_says_why() {
     let wrong = |param, expected| PeekError::WrongValue { param, expected };

@@ -45,7 +45,7 @@ impl Value {
 
 /// The text of an escaped string. A lone surrogate half stays what it is, three bytes in the manner of UTF-8,
 /// so that different texts stay different.
-pub(crate) fn unescape(raw: &[u8]) -> Vec<u8> {
+pub fn unescape(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest) {

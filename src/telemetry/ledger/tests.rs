@@ -6,6 +6,7 @@ use super::*;
 use crate::exchange::{AttemptId, Limits, SeamKind, Target};
 use crate::policy::{ContinuationMode, PrefillFlags, Trigger};
 use crate::protocol::InBandError;
+use crate::telemetry::tokens;
 
 /// A process with one route `chat` and its targets `a/m` and `b/m`, and the files of its logs.
 struct World {
@@ -17,6 +18,10 @@ struct World {
 const CONFIG: &str = "[upstreams.a]\nbase_url = 'http://127.0.0.1:1'\n[upstreams.b]\nbase_url = 'http://127.0.0.1:2'\n\
     [routes.chat]\ntargets = [{ upstream = 'a', model = 'm' }, { upstream = 'b', model = 'm' }]\n\
     [log]\nformat = 'json'\naccess = 'access'\nusage = 'usage'\n";
+
+const BODY: &[u8] = br#"{"messages":[{"role":"user","content":"hello world"}]}"#;
+/// What its prompt costs.
+const PROMPT: u64 = 2 + tokens::MESSAGE_TOKENS + tokens::REPLY_TOKENS;
 
 impl World {
     fn new() -> Self {
@@ -33,6 +38,7 @@ impl World {
             continuation: ContinuationMode::Instruct,
             prefill_flags: PrefillFlags::None,
             trim_trailing_space: false,
+            ask_usage: false,
             prompt: None,
         };
         let limits = Limits { hold_bytes: 0, response_body: 0, partial: 0, heartbeat: Duration::ZERO };
@@ -41,6 +47,7 @@ impl World {
             targets: route.targets.iter().map(target).collect(),
             policy: route.policy.clone(),
             limits,
+            tells_text: true,
         };
         Self { telemetry: Arc::new(Telemetry::new(&config).unwrap()), plan: Arc::new(plan), dir }
     }
@@ -52,6 +59,8 @@ impl World {
             request_id: Arc::from("req-1"),
             key: Some("team".to_owned()),
             path: Bytes::from_static(b"/v1/chat/completions"),
+            body: Bytes::from_static(BODY),
+            messages: Some(Span { start: 12, end: BODY.len() - 1 }),
             shape,
             stream: shape == Shape::ChatStream,
             began: at(1),
@@ -89,6 +98,7 @@ fn ended(target: usize, kind: Kind, result: Cause, usage: Option<Usage>, frames:
         request_id: None,
         usage,
         content_frames: frames,
+        written: None,
     }
 }
 
@@ -138,7 +148,7 @@ fn every_attempt_of_a_recovered_stream_has_its_event() {
         json!({ "event": "attempt_failed", "target": "a/m", "attempt_kind": "initial", "result": "status",
             "trigger": null, "prompt_tokens": 0, "completion_tokens": 0, "usage_estimated": true }),
         json!({ "event": "attempt_failed", "target": "a/m", "attempt_kind": "retry", "result": "cut",
-            "trigger": "transport_error", "prompt_tokens": null, "completion_tokens": 5,
+            "trigger": "transport_error", "prompt_tokens": PROMPT, "completion_tokens": 5,
             "usage_estimated": true, "first_token_ms": 10.0, "latency_ms": 40.0 }),
         json!({ "event": "exchange_ended", "target": "b/m", "attempt_kind": "mid_stream_fallback",
             "result": "answered", "prompt_tokens": 9, "completion_tokens": 3, "usage_estimated": false,
@@ -201,9 +211,9 @@ fn tokens_are_the_upstreams_or_estimates_or_unknown() {
     let in_band = || Cause::InBand(InBandError { status: 500, message: None, kind: None, code: None });
     let cases = [
         ("the upstream's own", Shape::ChatStream, Cause::Answered, Some(usage(3, 4)), 9, (Some(3), Some(4))),
-        ("frames", Shape::ChatStream, Cause::Answered, None, 9, (None, Some(9))),
+        ("frames", Shape::ChatStream, Cause::Answered, None, 9, (Some(PROMPT), Some(9))),
         ("nothing came", Shape::ChatStream, in_band(), None, 0, (Some(0), Some(0))),
-        ("a plain answer without figures", Shape::ChatPlain, Cause::Answered, None, 0, (None, None)),
+        ("a plain answer without figures", Shape::ChatPlain, Cause::Answered, None, 0, (Some(PROMPT), None)),
         ("a plain answer that failed", Shape::ChatPlain, in_band(), None, 0, (Some(0), Some(0))),
         ("bytes that are not understood", Shape::Opaque, Cause::Answered, None, 0, (None, None)),
     ];
@@ -232,4 +242,38 @@ fn a_client_that_left_before_anything_leaves_a_line() {
     assert!(
         world.rendered().contains("baton_requests_total{route=\"chat\",status=\"none\",stream=\"false\"} 1")
     );
+}
+
+/// What an attempt wrote is counted as its own; what it carried on from, with its prompt.
+#[test]
+fn estimates_are_the_tokenizers_counts() {
+    let count = |text: &str| tiktoken_rs::o200k_base_singleton().count_ordinary(text) as u64;
+    let text = Bytes::from_static(br#"The \"old\" sailor slept."#);
+    let (before, own) = ("The \"old\" sailor", " slept.");
+    let cases = [
+        ("all of it", 0, 0, PROMPT, count("The \"old\" sailor slept.")),
+        ("its own", 18, 0, PROMPT + count(before) + tokens::MESSAGE_TOKENS, count(own)),
+        (
+            "and frames that were dropped",
+            18,
+            7,
+            PROMPT + count(before) + tokens::MESSAGE_TOKENS,
+            count(own) + 7,
+        ),
+    ];
+    for (name, from, other_frames, prompt, completion) in cases {
+        let world = World::new();
+        let mut ledger = world.ledger(Shape::ChatStream);
+        ledger.opened(0, Kind::Initial, at(3), UNIX);
+        let mut record = ended(0, Kind::Initial, Cause::Fault(Fault::Cut), None, 3);
+        if let Record::AttemptEnded { written, .. } = &mut record {
+            let (text, held_bytes) = (text.clone(), text.len());
+            *written = Some(Written { text, from, held_bytes, other_frames });
+        }
+        ledger.record(&record, at(4), UNIX);
+        ledger.opened(1, Kind::MidStreamFallback, at(5), UNIX);
+        let event = world.lines("usage").remove(0);
+        let counts = [&event["prompt_tokens"], &event["completion_tokens"], &event["usage_estimated"]];
+        assert_eq!(counts, [&json!(prompt), &json!(completion), &json!(true)], "{name}");
+    }
 }

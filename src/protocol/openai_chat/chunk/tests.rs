@@ -176,6 +176,17 @@ fn edits_can_be_cut_out() {
         [&payload[..error.start], &payload[error.end..usage.start], &payload[usage.end..]].concat(),
         r#"{"choices":[]}"#
     );
+    let figures = r#""usage":{"total_tokens":4}"#;
+    for payload in [
+        format!(r#"{{{figures} ,"choices":[]}}"#),
+        format!(r#"{{"choices":[], {figures}}}"#),
+        format!(r#"{{"choices":[],{figures}}}"#),
+    ] {
+        assert_eq!(cut(&payload, delta(&payload).edits.usage_member), r#"{"choices":[]}"#, "{payload}");
+    }
+    // Usage that stays does not change how its neighbour is cut.
+    let payload = format!(r#"{{{figures},"error":null}}"#);
+    assert_eq!(cut(&payload, delta(&payload).edits.error_null_member), format!("{{{figures}}}"));
     for (said, want) in [
         (r#"{"role":"assistant","content":"x"}"#, r#"{"content":"x"}"#),
         (r#"{"content":"x","role":"assistant"}"#, r#"{"content":"x"}"#),

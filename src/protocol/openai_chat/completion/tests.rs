@@ -27,7 +27,7 @@ fn bodies_are_told_apart() {
     }
     let gemini = br#"{"object":"chat.completion","choices":[{"index":0,"finish_reason":"length"}],"usage":{"prompt_tokens":9,"total_tokens":9}}"#;
     let usage = Some(Usage { prompt_tokens: 9, completion_tokens: 0, total_tokens: 9 });
-    assert_eq!(reader.read_body(gemini), Body::Completion { has_content: true, usage });
+    assert_eq!(reader.read_body(gemini), Body::Completion { has_content: true, usage, text: None });
     for body in
         [r#"{"error":{"code":500}}"#, r#"[{"error":{"code":500}}]"#, r#"{"object":"error","code":500}"#]
     {
