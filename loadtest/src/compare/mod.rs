@@ -15,6 +15,7 @@ mod place;
 mod results;
 mod table;
 mod tls;
+mod turn;
 mod workload;
 
 use std::fs;
@@ -22,13 +23,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use baton::demo::StopSignal;
 use tempfile::TempDir;
 
 use crate::machine;
-use crate::peers::{self, Installed, Process, Proxy, SELF, Setting};
+use crate::peers::{self, Installed, Process, Proxy, SELF, Session, Setting};
 
 pub use actors::{ActorPairs, actor_pairs};
 use place::Place;
@@ -89,16 +91,22 @@ impl Arguments {
 /// # Errors
 /// A proxy that was asked for by name is not installed, something does not start, or a file cannot be written.
 pub fn command(compare: &Arguments) -> crate::Result<ExitCode> {
-    let place = Place::here();
     let (load_core, proxy_core) = pick_cores(compare)?;
+    let _turn = turn::wait()?;
+    let place = Place::here();
+    let session = Arc::new(Session::remember());
     let directory = tempfile::Builder::new().prefix("baton-compare-").tempdir()?;
-    end_on_signal(directory.path())?;
+    end_on_signal(directory.path(), Arc::clone(&session))?;
     let installed = installed(compare, directory.path())?;
     machine::raise_descriptor_limit();
     machine::pin(Some(load_core))?;
     let bench = Bench { compare, installed: &installed, directory: &directory, load_core, proxy_core };
-    let asides = bench.asides()?;
-    let results = bench.run()?;
+    if !peers::raise() {
+        eprintln!("only root may take precedence over what else runs here, so that disturbs the figures");
+    }
+    let measured = bench.asides().and_then(|asides| Ok((asides, bench.run()?)));
+    session.restore();
+    let (asides, results) = measured?;
     let head = table::head(&place, &installed, usize::from(compare.repetitions()));
     print!("\n{head}{}{}", table::tables(&results), table::verdicts(&results, &asides));
     if let Some(file) = &compare.json {
@@ -156,14 +164,16 @@ fn pick_cores(compare: &Arguments) -> io::Result<(usize, usize)> {
     Ok((load, proxy))
 }
 
-/// On Ctrl-C or SIGTERM: removes the directory and exits. The kernel then kills the children ([`peers::Process`]).
-fn end_on_signal(directory: &Path) -> io::Result<()> {
+/// On Ctrl-C or SIGTERM: removes the directory, takes back the session's priority and exits. The kernel then kills the
+/// children ([`peers::Process`]).
+fn end_on_signal(directory: &Path, session: Arc<Session>) -> io::Result<()> {
     let signal = StopSignal::catch()?;
     let directory = directory.to_owned();
     let wait = move || {
         signal.wait();
         // What is left then is a few kilobytes in the directory for temporary files.
         let _ = fs::remove_dir_all(&directory);
+        session.restore();
         std::process::exit(INTERRUPTED);
     };
     std::thread::Builder::new().name("compare-signals".to_owned()).spawn(wait)?;

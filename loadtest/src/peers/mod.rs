@@ -1,6 +1,7 @@
 //! The proxies that are compared: how each one is found, set up, started on its core and stopped.
 
 mod pinned;
+mod priority;
 mod templates;
 
 use std::fs;
@@ -14,6 +15,7 @@ use baton::net::clock;
 use clap::ValueEnum;
 
 pub use pinned::{Pinned, cores, pinned};
+pub use priority::{Session, raise};
 use templates::Places;
 
 /// How long a proxy may take until it accepts (arbitrary; the slowest, Envoy, takes under a second).

@@ -8,9 +8,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use super::priority;
 use crate::machine;
 
 /// Become another program on one core; `compare` starts the proxies with it.
@@ -32,6 +33,9 @@ pub fn pinned(pinned: &Pinned) -> crate::Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     machine::raise_descriptor_limit();
     machine::pin(Some(pinned.core))?;
+    // A session of its own, so that it can be raised alone. Whoever leads a process group cannot have one.
+    let _kept = setsid();
+    let _raised = priority::raise();
     let Some((program, arguments)) = pinned.command.split_first() else {
         return Err("no program was named".into());
     };
