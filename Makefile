@@ -43,9 +43,9 @@ advisories:
 demo:
 	$(CARGO) run --release -- demo
 
-# Opt-in, Python 3.11: bugs planted in the exchange machine, which the simulator must catch.
+# Opt-in: bugs planted in the exchange machine, which the simulator must catch.
 planted:
-	python3 tests/planted/run.py
+	bash tests/planted/run.sh
 
 # Two real model servers and the official SDK; installs 270 MB below tests/real/.env.
 real:

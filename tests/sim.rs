@@ -340,6 +340,12 @@ impl Sim {
         heard.split("[DONE]").next().is_some_and(|before| before.contains("\"finish_reason\":\"stop\""))
     }
 
+    /// How many attempts before the last gave figures of usage: who broke behind them may have shown them.
+    fn broken_with_usage(&self) -> usize {
+        let earlier = self.world.attempts.values().rev().skip(1);
+        earlier.filter(|attempt| String::from_utf8_lossy(&attempt.heard).contains("\"usage\":{")).count()
+    }
+
     fn check_stream(&self) {
         let client = &self.world.client;
         let (text, answer) = (self.delivered(), &self.scenario.answer);
@@ -356,6 +362,7 @@ impl Sim {
             if self.has_finish() {
                 assert_eq!(client.finishes().len(), 1, "no finish_reason is lost: {}", client.text_of_body());
             }
+            assert!(client.usages() <= 1 + self.broken_with_usage(), "{}", client.text_of_body());
             let is_recovered = self.world.outcome() == "partial_recovered";
             assert!(is_recovered || self.world.outcome() == "success");
             if is_recovered {

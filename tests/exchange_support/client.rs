@@ -131,6 +131,11 @@ impl Client {
         self.chunks().iter().filter_map(reason).collect()
     }
 
+    /// How many chunks give figures of usage.
+    pub fn usages(&self) -> usize {
+        self.chunks().iter().filter(|chunk| chunk["usage"].is_object()).count()
+    }
+
     /// It ended the way a complete answer ends, and no other way.
     pub fn is_complete(&self) -> bool {
         let last = self.events().last().copied();
