@@ -187,6 +187,12 @@ impl Attempt {
         self.hides_usage && delta.edits.usage.is_some() && delta.choices.is_empty()
     }
 
+    /// Usage in a frame of its own while the answer still goes on. It waits: if the attempt fails, the sum of all
+    /// attempts takes its place.
+    pub fn is_early_usage(&self, delta: &Delta) -> bool {
+        delta.usage.is_some() && delta.choices.is_empty() && !self.is_finished(1)
+    }
+
     /// The usage member to be cut out of a frame that the client sees: the figures, or null.
     pub fn hidden_members(&self, edits: &Edits) -> impl Iterator<Item = Edit> + use<> {
         let members =

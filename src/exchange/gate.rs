@@ -55,7 +55,7 @@ impl Exchange {
             // Counted, and not the client's to see.
         } else if attempt.seam.is_some() {
             self.hold_at_seam(frame, delta, now);
-        } else if gate_is_open && attempt.held.is_empty() {
+        } else if gate_is_open && attempt.held.is_empty() && !attempt.is_early_usage(&delta) {
             self.emit(Held::new(frame, delta), b"");
         } else if !delta.is_essential() && attempt.held_bytes + frame.wire_len() > self.plan.limits.hold_bytes
         {

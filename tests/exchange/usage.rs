@@ -52,6 +52,33 @@ fn behind_a_seam_it_is_the_sum() {
     assert_eq!(billed(&world), Some(Usage { prompt_tokens: 22, completion_tokens: 7, total_tokens: 29 }));
 }
 
+// [W5]
+#[test]
+fn usage_of_an_attempt_that_then_fails_is_not_shown() {
+    let cases = [("asked", asking(), 1), ("not asked", Setup::pair(), 0)];
+    for (name, setup, want) in cases {
+        let mut world = World::new(&setup);
+        world.ok(0).send(0, text("The old sailor ") + &usage("a", 9, 4)).fin(0);
+        world.ok(1).send(1, text_b("slept.") + &finish_b() + &usage("bb", 13, 3) + DONE);
+        assert_eq!(usages(&world).len(), want, "{name}");
+        assert_eq!(billed(&world).map(|usage| usage.completion_tokens), Some(7), "{name}");
+    }
+}
+
+/// It waits for what shows that the answer is whole, in its place among the frames.
+#[test]
+fn usage_that_comes_early_is_shown_in_its_place() {
+    let frames = [text("Hello"), usage("a", 11, 2), text(" you"), usage("a", 11, 3), finish()];
+    let mut world = World::new(&asking());
+    world.ok(0).send(0, &frames[0]).send(0, &frames[1]);
+    assert_eq!(world.client.text_of_body(), frames[0]);
+    world.send(0, &frames[2]);
+    assert_eq!(world.client.text_of_body(), frames[..3].concat());
+    world.send(0, &frames[3]).send(0, &frames[4]).send(0, DONE);
+    assert_eq!(world.client.text_of_body(), frames.concat() + DONE);
+    assert!(world.client.is_complete());
+}
+
 /// Two frames that an attempt sent stand for its tokens; its prompt is that of its successor less the partial.
 #[test]
 fn what_gave_no_figures_is_counted_by_its_frames() {
