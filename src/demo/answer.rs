@@ -9,8 +9,9 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
 use super::ask::Ask;
-use super::script::{EXAMPLES, MidStream, Script};
-use crate::error::{error_object, push_json_string};
+use super::http::{failure, response, sorry};
+use super::script::{MidStream, Script};
+use crate::error::push_json_string;
 use crate::http1::{CHUNK_END, LAST_CHUNK, Version, chunk_head, encode_response_head};
 
 /// The longest text, in bytes, and the most words of one: its frames then take about 5 MiB.
@@ -134,18 +135,14 @@ impl Answer {
         self.wire.slice(self.word_start(words.start)..self.word_start(words.end))
     }
 
-    /// What is said to a request.
-    pub fn reply(&self, ask: &Ask) -> Reply {
-        match ask.script {
+    /// What is said to a request, as `script` has it.
+    pub fn reply(&self, script: Script, ask: &Ask) -> Reply {
+        match script {
             Script::Refuse => Reply { steps: SmallVec::new(), end: End::Fin },
             Script::Silent => Reply { steps: SmallVec::new(), end: End::Hang },
-            Script::Status(status) => Reply {
-                steps: smallvec![Step::Send(response(
-                    status,
-                    &error_object(SORRY, kind(status), None, "scripted")
-                ))],
-                end: End::KeepAlive,
-            },
+            Script::Status(status) => {
+                Reply { steps: smallvec![Step::Send(failure(status))], end: End::KeepAlive }
+            }
             Script::Healthy if ask.stream => self.streamed(ask, None),
             Script::After { words, fault } if ask.stream => self.streamed(ask, Some((words, fault))),
             Script::Healthy => self.plain(ask, None),
@@ -171,7 +168,7 @@ impl Answer {
             Some(MidStream::Stall) => End::Hang,
             Some(MidStream::Error) => {
                 let mut tail = Vec::new();
-                put_chunk(&mut tail, &error_object(SORRY, "server_error", None, "scripted"));
+                put_chunk(&mut tail, &sorry("server_error"));
                 tail.extend_from_slice(LAST_CHUNK);
                 steps.push(Step::Send(tail.into()));
                 End::KeepAlive
@@ -231,7 +228,7 @@ impl Answer {
         let cut = content_start + sent.len() - 1;
         let (bytes, end) = match fault {
             MidStream::Error => {
-                let error = error_object(SORRY, "server_error", None, "scripted");
+                let error = sorry("server_error");
                 (response(200, &error), End::KeepAlive)
             }
             MidStream::Garbage => (response(200, &whole[..cut]), End::KeepAlive),
@@ -261,8 +258,6 @@ impl Answer {
     }
 }
 
-const SORRY: &str = "The scripted upstream was asked to fail.";
-
 const fn ending(fault: MidStream) -> End {
     match fault {
         MidStream::CutFin => End::Fin,
@@ -273,14 +268,6 @@ const fn ending(fault: MidStream) -> End {
 }
 
 /// OpenAI's error type of a status.
-const fn kind(status: u16) -> &'static str {
-    match status {
-        429 => "rate_limit_error",
-        500..=599 => "server_error",
-        _ => "invalid_request_error",
-    }
-}
-
 fn delta(prefix: &str, word: &str) -> String {
     let mut content = String::from("{\"content\":");
     push_json_string(&mut content, word);
@@ -305,29 +292,6 @@ fn put_chunk(out: &mut Vec<u8>, data: &str) {
         out.extend_from_slice(part.as_bytes());
     }
     out.extend_from_slice(CHUNK_END);
-}
-
-/// A whole response with a JSON body.
-pub fn response(status: u16, json: &str) -> Bytes {
-    let length = json.len().to_string();
-    let fields: [(&[u8], &[u8]); 2] =
-        [(b"content-type", b"application/json"), (b"content-length", length.as_bytes())];
-    let mut bytes = encode_response_head(Version::Http11, status, fields.into_iter()).to_vec();
-    bytes.extend_from_slice(json.as_bytes());
-    bytes.into()
-}
-
-/// The answer to `GET /v1/models`: one model of each script's kind.
-pub fn models(created: u64) -> Bytes {
-    let mut json = String::from("{\"object\":\"list\",\"data\":[");
-    for (at, name) in EXAMPLES.iter().enumerate() {
-        let comma = if at == 0 { "" } else { "," };
-        json.push_str(&format!(
-            "{comma}{{\"id\":\"{name}\",\"object\":\"model\",\"created\":{created},\"owned_by\":\"baton\"}}"
-        ));
-    }
-    json.push_str("]}");
-    response(200, &json)
 }
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 
 use simd_json::prelude::*;
 
-use super::script::Script;
 use crate::protocol::request::{Content, PeekError, Role, outline, peek};
 
 /// A chat request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    pub script: Script,
+    pub model: String,
     pub stream: bool,
     /// A frame with the usage is asked for.
     pub include_usage: bool,
@@ -30,7 +29,7 @@ impl Ask {
         let begun =
             last.filter(|last| last.role == Role::Assistant).and_then(|last| text(body, last.content));
         Ok(Self {
-            script: Script::parse(&peek.model),
+            model: peek.model,
             stream: peek.stream,
             include_usage: peek.include_usage,
             begun,
@@ -59,10 +58,13 @@ fn text(body: &[u8], content: Content) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::Script;
 
     fn begun(messages: &str) -> Option<String> {
         let body = format!(r#"{{"model":"healthy","messages":{messages}}}"#);
-        Ask::read(body.as_bytes()).unwrap().begun
+        let ask = Ask::read(body.as_bytes()).unwrap();
+        assert_eq!((&*ask.model, ask.stream, ask.include_usage), ("healthy", false, false));
+        ask.begun
     }
 
     #[test]
@@ -96,8 +98,9 @@ mod tests {
     fn the_rest_of_a_request_is_read() {
         let body = br#"{"model":"status-503","stream":true,"stream_options":{"include_usage":true},"messages":[{}]}"#;
         let ask = Ask::read(body).unwrap();
+        assert_eq!(Script::parse(&ask.model), Script::Status(503));
         let want = Ask {
-            script: Script::Status(503),
+            model: "status-503".to_owned(),
             stream: true,
             include_usage: true,
             begun: None,

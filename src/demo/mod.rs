@@ -7,6 +7,7 @@
 mod answer;
 mod ask;
 mod client;
+pub mod http;
 mod routes;
 mod run;
 mod script;
@@ -16,6 +17,7 @@ mod upstream;
 mod watch;
 
 pub use answer::{WORDS_MAX, pleasant_text};
+pub use ask::Ask;
 pub use routes::Fault;
 pub use run::{DemoOptions, run};
 pub use script::{EXAMPLES, MidStream, Script};

@@ -3,19 +3,16 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use monoio::net::TcpStream;
 
-use super::answer::{Answer, End, Reply, Step, models, response};
+use super::answer::{Answer, End, Reply, Step};
 use super::ask::Ask;
+use super::http::{BODY_BYTES_MAX, NoRequest, Requests, error_response, model_list, response, too_large};
+use super::script::{EXAMPLES, Script};
 use crate::error::{Code, ProxyError};
-use crate::http1::{
-    Decoded, Decoder, Framing, HeadLimits, HeadReader, Method, RequestHead, Version, encode_response_head,
-};
+use crate::http1::{Framing, Method, RequestHead, Version, encode_response_head};
 use crate::net::{Connection, Gather, Shutdown};
-
-/// The largest request body, in bytes; Baton's own default.
-pub const BODY_BYTES_MAX: usize = 32 << 20;
 
 /// What the connections of an upstream share.
 pub struct Shared {
@@ -32,83 +29,62 @@ struct Over;
 pub async fn serve(shared: Rc<Shared>, stream: TcpStream, opened: impl FnOnce(Shutdown)) {
     let Connection { read, write, shutdown } = Connection::plain(stream);
     opened(shutdown.clone());
-    let mut connection = Served { shared, read, write, shutdown, gather: Gather::new() };
-    let mut heads = HeadReader::new(HeadLimits::default());
-    let mut buffer = BytesMut::new();
-    while connection.answer_next(&mut heads, &mut buffer).await.is_ok() {}
+    let requests = Requests::new(read);
+    let mut connection = Served { shared, requests, write, shutdown, gather: Gather::new() };
+    while connection.answer_next().await.is_ok() {}
 }
 
 struct Served {
     shared: Rc<Shared>,
-    read: crate::net::ReadHalf,
+    requests: Requests,
     write: crate::net::WriteHalf,
     shutdown: Shutdown,
     gather: Gather,
 }
 
 impl Served {
-    async fn answer_next(&mut self, heads: &mut HeadReader, buffer: &mut BytesMut) -> Result<(), Over> {
-        let head = loop {
-            match heads.request(buffer) {
-                Ok(Some(head)) => break head,
-                Ok(None) => buffer.extend_from_slice(&self.more().await?),
-                Err(error) => {
-                    let error = ProxyError::new(Code::MalformedHttp, error.to_string());
-                    return Err(self.refuse(&error).await);
-                }
-            }
+    async fn answer_next(&mut self) -> Result<(), Over> {
+        let head = match self.requests.head().await {
+            Ok(head) => head,
+            Err(none) => return Err(self.no_request(none).await),
         };
         if head.version == Version::Http10 {
             // Its answers could not be chunked.
             let error = ProxyError::new(Code::MalformedHttp, "only HTTP/1.1 is spoken here").with_status(505);
             return Err(self.refuse(&error).await);
         }
-        let body = self.read_body(&head, buffer).await?;
+        let body = self.read_body(&head).await?;
         let reply = self.reply(&head, &body);
         drop(body);
         self.carry_out(reply).await?;
         if head.keep_alive { Ok(()) } else { Err(self.finish().await) }
     }
 
-    /// Reads the request's body; what follows it stays in `buffer`.
-    async fn read_body(&mut self, head: &RequestHead, buffer: &mut BytesMut) -> Result<Bytes, Over> {
-        let is_too_large = |len: u64| len > BODY_BYTES_MAX as u64;
-        if matches!(head.framing, Framing::Length(len) if is_too_large(len)) {
-            return Err(self.too_large().await);
+    async fn read_body(&mut self, head: &RequestHead) -> Result<Bytes, Over> {
+        if matches!(head.framing, Framing::Length(len) if len > BODY_BYTES_MAX) {
+            return Err(self.refuse(&too_large()).await);
         }
         if head.expect_continue {
             self.gather.push(encode_response_head(Version::Http11, 100, std::iter::empty()));
             self.flush().await?;
         }
-        let mut decoder = Decoder::new(head.framing);
-        let mut input = buffer.split().freeze();
-        let mut body = BytesMut::new();
-        loop {
-            match decoder.decode(&mut input) {
-                Ok(Decoded::Data(data)) => body.extend_from_slice(&data),
-                Ok(Decoded::More) => input = self.more().await?,
-                Ok(Decoded::End) => break,
-                Err(error) => {
-                    let error = ProxyError::new(Code::MalformedHttp, error.to_string());
-                    return Err(self.refuse(&error).await);
-                }
-            }
-            if is_too_large(decoder.received()) {
-                return Err(self.too_large().await);
-            }
+        match self.requests.body(head.framing).await {
+            Ok(body) => Ok(body),
+            Err(none) => Err(self.no_request(none).await),
         }
-        buffer.extend_from_slice(&input);
-        Ok(body.freeze())
     }
 
     fn reply(&self, head: &RequestHead, body: &[u8]) -> Reply {
         let whole = |bytes| Reply { steps: smallvec::smallvec![Step::Send(bytes)], end: End::KeepAlive };
         let error = match (&head.path[..], &head.method) {
             (b"/v1/chat/completions", Method::Post) => match Ask::read(body) {
-                Ok(ask) => return self.shared.answer.reply(&ask),
+                Ok(ask) => return self.shared.answer.reply(Script::parse(&ask.model), &ask),
                 Err(error) => ProxyError::from(error),
             },
-            (b"/v1/models", Method::Get) => return whole(models(self.shared.created)),
+            (b"/v1/models", Method::Get) => {
+                let list = model_list(EXAMPLES, self.shared.created);
+                return whole(response(200, &format!("{{\"object\":\"list\",\"data\":{list}}}")));
+            }
             (b"/v1/chat/completions" | b"/v1/models", _) => {
                 ProxyError::new(Code::WrongMethod, "POST /v1/chat/completions or GET /v1/models")
             }
@@ -140,9 +116,10 @@ impl Served {
                 self.shutdown.set_linger_zero();
                 Err(Over)
             }
-            End::Hang => loop {
-                self.more().await?;
-            },
+            End::Hang => {
+                self.requests.hang().await;
+                Err(Over)
+            }
         }
     }
 
@@ -156,8 +133,11 @@ impl Served {
         if self.shared.gap.is_zero() { Ok(()) } else { self.flush().await }
     }
 
-    async fn too_large(&mut self) -> Over {
-        self.refuse(&ProxyError::new(Code::BodyTooLarge, "a request body may have 32 MiB")).await
+    async fn no_request(&mut self, none: NoRequest) -> Over {
+        match none {
+            NoRequest::Over => Over,
+            NoRequest::Bad(error) => self.refuse(&error).await,
+        }
     }
 
     /// Answers with an error, after which the connection is of no use.
@@ -166,13 +146,6 @@ impl Served {
         match self.flush().await {
             Ok(()) => self.finish().await,
             Err(over) => over,
-        }
-    }
-
-    async fn more(&mut self) -> Result<Bytes, Over> {
-        match self.read.read().await {
-            Ok(bytes) if !bytes.is_empty() => Ok(bytes),
-            Ok(_) | Err(_) => Err(Over),
         }
     }
 
@@ -186,8 +159,4 @@ impl Served {
         let _ = self.write.finish().await;
         Over
     }
-}
-
-fn error_response(error: &ProxyError) -> Bytes {
-    response(error.status(), &String::from_utf8_lossy(&error.body()))
 }

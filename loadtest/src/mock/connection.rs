@@ -4,22 +4,20 @@ use std::net::{self, TcpStream};
 use std::rc::Rc;
 use std::time::Duration;
 
-use baton::demo::{MidStream, Script};
+use baton::demo::http::{NoRequest, Requests, error_response, failure, model_list, response};
+use baton::demo::{Ask, EXAMPLES, MidStream, Script};
 use baton::error::{Code, ProxyError};
-use baton::http1::{Decoded, Decoder, HeadLimits, HeadReader, Method, RequestHead};
-use baton::net::{Connection, Gather, ReadHalf, WriteHalf};
+use baton::http1::Method;
+use baton::net::{Connection, Gather, WriteHalf};
 use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
 
 use super::Shared;
-use super::ask::Ask;
-use super::frames::{Frames, Usage, failure, response};
+use super::frames::{Frames, Usage};
 use super::pacer::{Handed, Paced};
 use super::plan::{NAMES, Plan};
 use crate::text::now_ns;
 
-/// The largest request body, in bytes; Baton's own default.
-const BODY_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of one write where there is no gap.
 const WRITE_BYTES: usize = 64 * 1024;
 
@@ -30,7 +28,7 @@ pub struct Over;
 pub struct Served {
     shared: Rc<Shared>,
     socket: Rc<TcpStream>,
-    read: ReadHalf,
+    requests: Requests,
     write: WriteHalf,
     gather: Gather,
 }
@@ -49,27 +47,24 @@ impl Served {
     /// `connection` is that of `socket`.
     pub fn new(shared: Rc<Shared>, socket: Rc<TcpStream>, connection: Connection) -> Self {
         let Connection { read, write, .. } = connection;
-        Self { shared, socket, read, write, gather: Gather::new() }
+        Self { shared, socket, requests: Requests::new(read), write, gather: Gather::new() }
     }
 
     /// Serves the connection until it is over.
     pub async fn serve(mut self) {
-        let mut heads = HeadReader::new(HeadLimits::default());
-        let mut buffer = BytesMut::new();
-        while self.answer_next(&mut heads, &mut buffer).await.is_ok() {}
+        while self.answer_next().await.is_ok() {}
     }
 
-    async fn answer_next(&mut self, heads: &mut HeadReader, buffer: &mut BytesMut) -> Result<(), Over> {
-        let head = loop {
-            match heads.request(buffer) {
-                Ok(Some(head)) => break head,
-                Ok(None) => buffer.extend_from_slice(&self.more().await?),
-                Err(error) => {
-                    return self.refuse(&ProxyError::new(Code::MalformedHttp, error.to_string())).await;
-                }
-            }
+    async fn answer_next(&mut self) -> Result<(), Over> {
+        let head = match self.requests.head().await {
+            Ok(head) => head,
+            Err(NoRequest::Bad(error)) => return self.refuse(&error).await,
+            Err(NoRequest::Over) => return Err(Over),
         };
-        let body = self.read_body(&head, buffer).await?;
+        if head.expect_continue {
+            self.send(Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n")).await?;
+        }
+        let body = self.requests.body(head.framing).await.map_err(|_| Over)?;
         let arrived = now_ns();
         match (&head.path[..], &head.method) {
             (b"/v1/chat/completions", Method::Post) => self.chat(&body, arrived).await?,
@@ -84,33 +79,10 @@ impl Served {
             _ => {
                 let what = "there are POST /v1/chat/completions, GET /v1/models, /health and /stats";
                 let error = ProxyError::new(Code::UnknownPath, what);
-                self.send(response(error.status(), &String::from_utf8_lossy(&error.body()))).await?;
+                self.send(error_response(&error)).await?;
             }
         }
         if head.keep_alive { Ok(()) } else { self.finish() }
-    }
-
-    /// Reads the request's body; what follows it stays in `buffer`.
-    async fn read_body(&mut self, head: &RequestHead, buffer: &mut BytesMut) -> Result<Bytes, Over> {
-        if head.expect_continue {
-            self.send(Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n")).await?;
-        }
-        let mut decoder = Decoder::new(head.framing);
-        let mut input = buffer.split().freeze();
-        let mut body = BytesMut::new();
-        loop {
-            match decoder.decode(&mut input) {
-                Ok(Decoded::Data(data)) => body.extend_from_slice(&data),
-                Ok(Decoded::More) => input = self.more().await?,
-                Ok(Decoded::End) => break,
-                Err(_) => return Err(Over),
-            }
-            if decoder.received() > BODY_BYTES_MAX {
-                return Err(Over);
-            }
-        }
-        buffer.extend_from_slice(&input);
-        Ok(body.freeze())
     }
 
     async fn chat(&mut self, body: &[u8], arrived: u64) -> Result<(), Over> {
@@ -119,16 +91,14 @@ impl Served {
         let ask = match Ask::read(body) {
             Ok(ask) => ask,
             Err(error) => {
-                return self
-                    .send(response(400, &String::from_utf8_lossy(&ProxyError::from(error).body())))
-                    .await;
+                return self.send(error_response(&ProxyError::from(error))).await;
             }
         };
         let (plan, frames) = match self.shared.prepared(&ask.model) {
             Ok(prepared) => prepared,
             Err(error) => {
                 let error = ProxyError::new(Code::UnknownModel, error);
-                return self.send(response(404, &String::from_utf8_lossy(&error.body()))).await;
+                return self.send(error_response(&error)).await;
             }
         };
         let (next, begun) = self.shared.place(&ask, &plan, &frames, arrived);
@@ -259,21 +229,13 @@ impl Served {
 
     /// Sends nothing more, until the peer leaves.
     async fn hang(&mut self) -> Result<(), Over> {
-        loop {
-            self.more().await?;
-        }
+        self.requests.hang().await;
+        Err(Over)
     }
 
     async fn refuse(&mut self, error: &ProxyError) -> Result<(), Over> {
-        self.send(response(error.status(), &String::from_utf8_lossy(&error.body()))).await?;
+        self.send(error_response(error)).await?;
         self.finish()
-    }
-
-    async fn more(&mut self) -> Result<Bytes, Over> {
-        match self.read.read().await {
-            Ok(bytes) if !bytes.is_empty() => Ok(bytes),
-            Ok(_) | Err(_) => Err(Over),
-        }
     }
 
     async fn send(&mut self, bytes: Bytes) -> Result<(), Over> {
@@ -290,14 +252,7 @@ impl Served {
 }
 
 fn models() -> Bytes {
-    let mut json = String::from("{\"object\":\"list\",\"data\":[");
-    let names = baton::demo::EXAMPLES.into_iter().chain(["cut-after-20", "reset-after-20", "every-10th-cut"]);
-    for (at, name) in names.enumerate() {
-        let comma = if at == 0 { "" } else { "," };
-        json.push_str(&format!(
-            "{comma}{{\"id\":\"{name}\",\"object\":\"model\",\"created\":1700000000,\"owned_by\":\"baton\"}}"
-        ));
-    }
-    json.push_str(&format!("],\"names\":\"{NAMES}\"}}"));
-    response(200, &json)
+    let faults = ["cut-after-20", "reset-after-20", "every-10th-cut"];
+    let list = model_list(EXAMPLES.into_iter().chain(faults), 1_700_000_000);
+    response(200, &format!("{{\"object\":\"list\",\"data\":{list},\"names\":\"{NAMES}\"}}"))
 }

@@ -1,6 +1,6 @@
 //! Frames that need only a number and the time filled in, each as one chunk of a chunked body.
 
-use baton::error::error_object;
+use baton::demo::http::{response, sorry};
 use baton::http1::{LAST_CHUNK, chunk_head};
 use bytes::{Bytes, BytesMut};
 
@@ -13,7 +13,6 @@ const STREAM_HEAD: &[u8] =
 /// What all frames begin with.
 const START: &str = "{\"id\":\"chatcmpl-load\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\
     \"model\":\"load\",\"choices\":[";
-const SORRY: &str = "The scripted upstream was asked to fail.";
 
 /// What the answers of a plan are made from.
 pub struct Frames {
@@ -90,7 +89,7 @@ impl Frames {
 
     /// An error in the stream, then the body's end.
     pub fn error(&self) -> Bytes {
-        let mut out = chunk(&error_object(SORRY, "server_error", None, "scripted"));
+        let mut out = chunk(&sorry("server_error"));
         out.extend_from_slice(LAST_CHUNK);
         out.into()
     }
@@ -128,26 +127,6 @@ impl Usage {
         let total = prompt + completion;
         format!("{{\"prompt_tokens\":{prompt},\"completion_tokens\":{completion},\"total_tokens\":{total}}}")
     }
-}
-
-/// An HTTP error with OpenAI's error object.
-pub fn failure(status: u16) -> Bytes {
-    let kind = match status {
-        429 => "rate_limit_error",
-        500..=599 => "server_error",
-        _ => "invalid_request_error",
-    };
-    response(status, &error_object(SORRY, kind, None, "scripted"))
-}
-
-/// A whole response with a JSON body.
-pub fn response(status: u16, json: &str) -> Bytes {
-    let length = json.len();
-    let reason = if status == 200 { "OK" } else { "Scripted" };
-    let head = format!(
-        "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{json}"
-    );
-    head.into()
 }
 
 fn choice(delta: &str, finish: &str) -> String {

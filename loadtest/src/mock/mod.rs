@@ -3,7 +3,6 @@
 //! It speaks OpenAI's chat completions. Frames are encoded once, only number and time are filled in; paced streams are
 //! sent by one wake-up a millisecond ([`pacer`]), those without a gap in writes of 64 KiB.
 
-mod ask;
 mod connection;
 mod frames;
 mod pacer;
@@ -17,12 +16,12 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
+use baton::demo::Ask;
 use baton::net::driver::{self, Io};
 use baton::net::listener::{bind, pause_after};
 use baton::net::{Connection, Shutdown, task};
 use rustix::io::Errno;
 
-use ask::Ask;
 use connection::Served;
 use frames::Frames;
 pub use plan::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, GAP_MAX, NAMES, Plan};

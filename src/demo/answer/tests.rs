@@ -6,7 +6,7 @@ fn answer(text: &str) -> Answer {
 
 fn ask(begun: Option<&str>) -> Ask {
     Ask {
-        script: Script::Healthy,
+        model: "healthy".to_owned(),
         stream: true,
         include_usage: false,
         begun: begun.map(str::to_owned),
@@ -57,7 +57,7 @@ fn an_answer_goes_on_behind_any_prefix_of_it() {
         (Some(" één"), "|één |two |\\"),
     ];
     for (begun, want) in cases {
-        let reply = answer.reply(&ask(begun));
+        let reply = answer.reply(Script::Healthy, &ask(begun));
         // The third word begins with a quote: what is looked at ends there.
         let mut got = said(&answer, &reply);
         if let Some(quote) = got.find('\\') {
@@ -73,7 +73,7 @@ fn every_split_of_the_text_joins_to_the_whole() {
     let text = pleasant_text("é1", 60);
     let answer = answer(&text);
     for at in (0..=text.len()).filter(|&at| text.is_char_boundary(at)) {
-        let reply = answer.reply(&ask(Some(&text[..at])));
+        let reply = answer.reply(Script::Healthy, &ask(Some(&text[..at])));
         assert_eq!(said(&answer, &reply).replace('|', ""), text[at..], "from {at}");
     }
 }
@@ -95,8 +95,7 @@ fn a_fault_comes_after_so_many_words_of_this_reply() {
         for (fault, end) in
             [(MidStream::CutFin, End::Fin), (MidStream::CutRst, End::Rst), (MidStream::Stall, End::Hang)]
         {
-            let ask = Ask { script: Script::After { words, fault }, ..ask(begun) };
-            let reply = answer.reply(&ask);
+            let reply = answer.reply(Script::After { words, fault }, &ask(begun));
             assert_eq!(said(&answer, &reply), want, "{begun:?} {words}");
             assert_eq!(reply.end, end);
         }
@@ -114,8 +113,7 @@ fn garbage_takes_the_place_of_one_word() {
         (Some("a"), 1, "| |lo|c |d"),
     ];
     for (begun, words, want) in cases {
-        let ask = Ask { script: Script::After { words, fault: MidStream::Garbage }, ..ask(begun) };
-        let reply = answer.reply(&ask);
+        let reply = answer.reply(Script::After { words, fault: MidStream::Garbage }, &ask(begun));
         // What follows the broken text up to the next quote: the frame's and the chunk's end.
         let said = said(&answer, &reply);
         let mut got = String::new();
@@ -132,7 +130,7 @@ fn garbage_takes_the_place_of_one_word() {
 fn plain_answers_hold_the_rest_and_break_at_the_word() {
     let answer = answer("a \"b\" c");
     let plain = |script, begun| {
-        let reply = answer.reply(&Ask { script, stream: false, ..ask(begun) });
+        let reply = answer.reply(script, &Ask { stream: false, ..ask(begun) });
         let [Step::Send(bytes)] = &reply.steps[..] else { panic!("one step") };
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         (text.split_once("\r\n\r\n").unwrap().1.to_owned(), reply.end)
