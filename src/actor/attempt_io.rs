@@ -155,12 +155,7 @@ async fn converse(mut talk: Box<Talk>, core: &context::Context) -> Option<Connec
     while !intake.is_over() && reporter.guard.mode() != Mode::Cancelled {
         let arrived = {
             let mut reading = pin!(read.read());
-            let mut is_waiting = false;
             poll_fn(|cx| {
-                if std::mem::replace(&mut is_waiting, true) {
-                    // Something has come: the memory it will need is fetched while the kernel copies it.
-                    reporter.credit.prefetch();
-                }
                 if written.is_none()
                     && let Poll::Ready(result) = write.poll_write(request, cx)
                 {

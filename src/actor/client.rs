@@ -21,7 +21,7 @@ use super::reply::{Progress, Reply};
 use super::stream::StreamMsg;
 use super::turn;
 use crate::exchange::ClientHead;
-use crate::net::{Gather, WriteHalf, prefetch};
+use crate::net::{Gather, WriteHalf};
 
 /// What is to be written next.
 #[derive(Debug)]
@@ -65,8 +65,6 @@ struct Shared {
     is_broken: Cell<bool>,
     task: RefCell<Option<Waker>>,
     stream: RefCell<Option<ActorRef<StreamMsg>>>,
-    /// Where the `Stream` keeps its state: for the prefetch alone.
-    state: Cell<(*const u8, usize)>,
     is_client_gone: Cell<bool>,
     has_ended: Cell<bool>,
     credit: Credit,
@@ -83,7 +81,6 @@ pub fn channel(credit: Credit, reply: Reply, writer: Rc<RefCell<Writer>>) -> (Cl
         is_broken: Cell::new(false),
         task: RefCell::default(),
         stream: RefCell::default(),
-        state: Cell::new((std::ptr::null(), 0)),
         is_client_gone: Cell::new(false),
         has_ended: Cell::new(false),
         credit,
@@ -102,11 +99,6 @@ impl ClientPort {
     pub fn attach(&self, stream: &ActorRef<StreamMsg>) -> bool {
         self.shared.stream.replace(Some(stream.clone()));
         self.shared.is_client_gone.get()
-    }
-
-    /// Says where the state of the `Stream` is, which messages to it will need.
-    pub fn lies_at<T>(&self, state: *const T) {
-        self.shared.state.set((state.cast(), size_of::<T>()));
     }
 
     /// Takes the next item. It is on its way after [`Self::flush`].
@@ -176,16 +168,6 @@ impl Drop for ClientPort {
 /// An exchange's credit, shared.
 #[derive(Clone)]
 pub struct CreditRef(SendWrapper<Rc<Shared>>);
-
-impl CreditRef {
-    /// The `Stream` has its turn soon: asks for the memory it will use.
-    pub fn prefetch(&self) {
-        let (state, bytes) = self.0.state.get();
-        prefetch(state, bytes);
-        let writer: *const RefCell<Writer> = &*self.0.writer;
-        prefetch(writer.cast(), size_of::<RefCell<Writer>>());
-    }
-}
 
 impl std::ops::Deref for CreditRef {
     type Target = Credit;

@@ -18,7 +18,6 @@ pub mod gather;
 pub mod io;
 pub mod listener;
 pub mod pool;
-mod prefetch;
 pub mod rent;
 pub mod resolver;
 pub mod socket;
@@ -29,5 +28,4 @@ pub mod tls_config;
 
 pub use gather::Gather;
 pub use io::{Connection, Progress, ReadHalf, WriteHalf};
-pub use prefetch::prefetch;
 pub use socket::Shutdown;
