@@ -9,8 +9,8 @@
 #
 # The whole crate takes minutes to build, so the pure layers are put into a crate of their own (below
 # /tmp, or MUTANTS_DIR): the same files, a lib.rs that declares these modules alone, the tests that need no
-# socket, and no optimization. Two passes: all mutants against the fast tests, then those that survived against all
-# pure tests. A run that was broken off carries on when it is started again, and what was caught is not tried again;
+# socket, and no optimization. Two passes: all mutants against the unit tests and tests/exchange, which then are unit
+# tests too so that there is one binary to link; and what survived against all pure tests. A run that was broken off carries on when it is started again, and what was caught is not tried again;
 # `--fresh` forgets all that. Other arguments go to cargo-mutants.
 #
 # Opt-in: needs cargo-mutants 27 (cargo install --locked cargo-mutants). The results are in
@@ -22,8 +22,7 @@ jobs="${MUTANTS_JOBS:-2}"
 
 layers=(exchange policy sse protocol)
 modules=(error time http1 "${layers[@]}")
-fast=(exchange prop_protocol)
-slow=(prop_cooldown prop_seam prop_sse fuzz_corpus_sse fuzz_corpus_exchange sim)
+slow=(prop_protocol prop_cooldown prop_seam prop_sse fuzz_corpus_sse fuzz_corpus_exchange sim)
 dependencies='brotli-decompressor|bytes|flate2|httparse|httpdate|itoa|memchr|simd-json|smallvec|thiserror'
 dev_dependencies='proptest|serde_json'
 
@@ -67,7 +66,16 @@ assemble() {
     cp -rp tests/exchange tests/exchange_support tests/sim_support tests/prop_protocol tests/corpus "$work/tests/"
     cp -rp fuzz/checks fuzz/corpus "$work/fuzz/"
     cp -p Cargo.lock rust-toolchain.toml "$work/"
-    printf 'pub mod %s;\n' "${modules[@]}" >"$work/src/lib.rs"
+    {
+        printf 'pub mod %s;\n' "${modules[@]}"
+        printf '#[cfg(test)]\nextern crate self as baton;\n'
+        printf '#[cfg(test)]\n#[path = "../tests/exchange_support/mod.rs"]\nmod support;\n'
+        local file
+        for file in tests/exchange/*.rs; do
+            [ "$file" = tests/exchange/main.rs ] ||
+                printf '#[cfg(test)]\n#[path = "../%s"]\nmod %s;\n' "$file" "$(basename "$file" .rs)"
+        done
+    } >"$work/src/lib.rs"
     {
         printf '[package]\nname = "baton"\nversion = "0.1.0"\nedition = "2024"\nautotests = false\n'
         printf '[workspace]\n[lib]\ndoctest = false\n[dependencies]\n'
@@ -76,15 +84,10 @@ assemble() {
         declared "$dev_dependencies"
         declared fastrand
         printf '[profile.dev]\ndebug = false\nincremental = true\n[profile.dev.package."*"]\nopt-level = 1\n'
-        local test path
+        local test
         for test in "$@"; do
-            path="tests/$test.rs"
-            if [ -f "$path" ]; then
-                cp -p "$path" "$work/tests/"
-            else
-                path="tests/$test/main.rs"
-            fi
-            printf '[[test]]\nname = "%s"\npath = "%s"\n' "$test" "$path"
+            cp -p "tests/$test.rs" "$work/tests/"
+            printf '[[test]]\nname = "%s"\npath = "%s"\n' "$test" "tests/$test.rs"
         done
     } >"$work/Cargo.toml"
 }
@@ -130,7 +133,7 @@ try() {
     [ "$code" = 0 ] || [ "$code" = 2 ] || [ "$code" = 3 ] || exit "$code"
 }
 
-assemble "${fast[@]}"
+assemble
 if "$listing"; then
     names
     exit
@@ -139,11 +142,11 @@ fi
 export PROPTEST_CASES="${PROPTEST_CASES:-48}" SIM_SEEDS="${SIM_SEEDS:-60}" FUZZ_ROUNDS="${FUZZ_ROUNDS:-200}"
 gather
 names >"$work/names.txt"
-echo "==> pass 1: the unit tests and ${fast[*]}"
+echo "==> pass 1: the unit tests and tests/exchange"
 cat "$work"/results/*.txt | grep -vxFf - "$work/names.txt" >"$work/wanted.txt" || true
 try "$work/wanted.txt"
 echo "==> pass 2: what survived, all pure tests"
-assemble "${fast[@]}" "${slow[@]}"
+assemble "${slow[@]}"
 grep -xFf "$work/results/missed.txt" "$work/names.txt" >"$work/wanted.txt" || true
 try "$work/wanted.txt"
 
