@@ -15,6 +15,7 @@ mod client_gone;
 mod completion;
 mod gate;
 mod ladder;
+mod names;
 mod opaque;
 mod plain;
 mod rate_limits;
