@@ -13,6 +13,7 @@ mod before_commit;
 mod breakers;
 mod client_gone;
 mod completion;
+mod counts;
 mod gate;
 mod ladder;
 mod names;
