@@ -87,6 +87,10 @@ fn the_last_answer_tells_the_smallest_wait_that_is_left() {
     assert_eq!(world.client.header("retry-after-ms"), None);
 
     let mut world = World::new(&alone());
+    world.answer(0, 429, "Retry-After: 5\r\n", &body("x"));
+    assert_eq!(world.client.header("retry-after").as_deref(), Some("5"), "whole seconds as they are");
+
+    let mut world = World::new(&alone());
     world.answer(0, 429, "", &body("x"));
     assert_eq!(world.client.header("retry-after"), None, "nobody said");
 
