@@ -10,7 +10,8 @@
 # The whole crate takes minutes to build, so the pure layers are put into a crate of their own (below
 # /tmp, or MUTANTS_DIR): the same files, a lib.rs that declares these modules alone, the tests that need no
 # socket, and no optimization. Two passes: all mutants against the unit tests and tests/exchange, which then are unit
-# tests too so that there is one binary to link; and what survived against all pure tests. A run that was broken off carries on when it is started again, and what was caught is not tried again;
+# tests too so that there is one binary to link; and what survived against all pure tests. Two crates side by side
+# (MUTANTS_JOBS) are changed in place: copies would build their dependencies again. A run that was broken off carries on when it is started again, and what was caught is not tried again;
 # `--fresh` forgets all that. Other arguments go to cargo-mutants.
 #
 # Opt-in: needs cargo-mutants 27 (cargo install --locked cargo-mutants). The results are in
@@ -26,13 +27,16 @@ slow=(prop_protocol prop_cooldown prop_seam prop_sse fuzz_corpus_sse fuzz_corpus
 dependencies='brotli-decompressor|bytes|flate2|httparse|httpdate|itoa|memchr|simd-json|smallvec|thiserror'
 dev_dependencies='proptest|serde_json'
 
+mapfile -t crates < <(seq 1 "$jobs")
+kinds=(caught missed timeout unviable)
+
 shard=0/1
 listing=false
 given=()
 files=()
 while [ $# -gt 0 ]; do
     case "$1" in
-    --fresh) rm -rf "$work/results" "$work/mutants.out" ;;
+    --fresh) rm -rf "$work/results" "$work"/*/mutants.out ;;
     --list) listing=true ;;
     --shard) shard="$2" && shift ;;
     --file) files+=(--file "$2") && shift ;;
@@ -51,31 +55,31 @@ declared() {
     grep -E "^($1) = " Cargo.toml
 }
 
-# Writes the crate, with these integration tests.
+# Writes the crate number $1, with the integration tests that follow.
 assemble() {
-    rm -rf "$work/src" "$work/tests" "$work/fuzz"
-    mkdir -p "$work/src" "$work/tests" "$work/fuzz"
-    local module
+    local crate="$work/$1" module file test
+    shift
+    rm -rf "$crate/src" "$crate/tests" "$crate/fuzz"
+    mkdir -p "$crate/src" "$crate/tests" "$crate/fuzz"
     for module in "${modules[@]}"; do
         if [ -d "src/$module" ]; then
-            cp -rp "src/$module" "$work/src/"
+            cp -r "src/$module" "$crate/src/"
         else
-            cp -p "src/$module.rs" "$work/src/"
+            cp "src/$module.rs" "$crate/src/"
         fi
     done
-    cp -rp tests/exchange tests/exchange_support tests/sim_support tests/prop_protocol tests/corpus "$work/tests/"
-    cp -rp fuzz/checks fuzz/corpus "$work/fuzz/"
-    cp -p Cargo.lock rust-toolchain.toml "$work/"
+    cp -r tests/exchange tests/exchange_support tests/sim_support tests/prop_protocol tests/corpus "$crate/tests/"
+    cp -r fuzz/checks fuzz/corpus "$crate/fuzz/"
+    cp Cargo.lock rust-toolchain.toml "$crate/"
     {
         printf 'pub mod %s;\n' "${modules[@]}"
         printf '#[cfg(test)]\nextern crate self as baton;\n'
         printf '#[cfg(test)]\n#[path = "../tests/exchange_support/mod.rs"]\nmod support;\n'
-        local file
         for file in tests/exchange/*.rs; do
             [ "$file" = tests/exchange/main.rs ] ||
                 printf '#[cfg(test)]\n#[path = "../%s"]\nmod %s;\n' "$file" "$(basename "$file" .rs)"
         done
-    } >"$work/src/lib.rs"
+    } >"$crate/src/lib.rs"
     {
         printf '[package]\nname = "baton"\nversion = "0.1.0"\nedition = "2024"\nautotests = false\n'
         printf '[workspace]\n[lib]\ndoctest = false\n[dependencies]\n'
@@ -84,73 +88,101 @@ assemble() {
         declared "$dev_dependencies"
         declared fastrand
         printf '[profile.dev]\ndebug = false\nincremental = true\n[profile.dev.package."*"]\nopt-level = 1\n'
-        local test
         for test in "$@"; do
-            cp -p "tests/$test.rs" "$work/tests/"
+            cp "tests/$test.rs" "$crate/tests/"
             printf '[[test]]\nname = "%s"\npath = "%s"\n' "$test" "tests/$test.rs"
         done
-    } >"$work/Cargo.toml"
+    } >"$crate/Cargo.toml"
 }
 
-# The names of all mutants of this run, one a line.
+# The names of all mutants of the files, one a line.
 names() {
-    cargo mutants --dir "$work" --list --colors never "${files[@]}" "${given[@]}" |
-        awk -v k="${shard%/*}" -v n="${shard#*/}" '(NR - 1) % n == k'
+    cargo mutants --dir "$work/1" --list --colors never "${files[@]}" "${given[@]}"
 }
 
-# Moves what cargo-mutants found into results/, where each mutant is in one file: that of its last run.
+# Those of every n-th line from the k-th on, counted from 0: $1 is k, $2 is n.
+every() {
+    awk -v k="$1" -v n="$2" '(NR - 1) % n == k'
+}
+
+# Moves what cargo-mutants found in a crate into results/, where each mutant is in one file: that of its last run.
 gather() {
+    local crate kind of
     mkdir -p "$work/results"
-    local kind of
-    for kind in caught missed timeout unviable; do
+    for kind in "${kinds[@]}"; do
         touch "$work/results/$kind.txt"
-        [ -s "$work/mutants.out/$kind.txt" ] || continue
-        for of in caught missed timeout unviable; do
-            [ -e "$work/results/$of.txt" ] || continue
-            grep -vxFf "$work/mutants.out/$kind.txt" "$work/results/$of.txt" >"$work/left" || true
-            mv "$work/left" "$work/results/$of.txt"
-        done
-        sort -u "$work/mutants.out/$kind.txt" >>"$work/results/$kind.txt"
     done
-    rm -rf "$work/mutants.out" "$work/mutants.out.old"
+    for crate in "${crates[@]}"; do
+        for kind in "${kinds[@]}"; do
+            [ -s "$work/$crate/mutants.out/$kind.txt" ] || continue
+            for of in "${kinds[@]}"; do
+                grep -vxFf "$work/$crate/mutants.out/$kind.txt" "$work/results/$of.txt" >"$work/left" || true
+                mv "$work/left" "$work/results/$of.txt"
+            done
+            sort -u "$work/$crate/mutants.out/$kind.txt" >>"$work/results/$kind.txt"
+        done
+        rm -rf "$work/$crate/mutants.out" "$work/$crate/mutants.out.old"
+    done
 }
 
-# Tries the mutants that are named in the file $1. cargo-mutants takes no list of names, but it leaves out those that
-# it believes to have caught before.
-try() {
-    [ -s "$1" ] || return 0
-    mkdir -p "$work/mutants.out"
-    cargo mutants --dir "$work" --list --colors never "${files[@]}" "${given[@]}" |
-        grep -vxFf "$1" >"$work/mutants.out/previously_caught.txt" || true
-    # Once for the dependencies: each job begins with a copy of it.
-    (cd "$work" && CARGO_TARGET_DIR="$work/target" nice -n 19 cargo test --no-run --quiet)
+# Tries the mutants that are named in the file $2 in the crate $1. cargo-mutants takes no list of names, but it leaves
+# out those that it believes to have caught before.
+try_in() {
+    local crate="$work/$1" code=0
+    [ -s "$2" ] || return 0
+    mkdir -p "$crate/mutants.out"
+    grep -vxFf "$2" "$work/names.txt" >"$crate/mutants.out/previously_caught.txt" || true
+    nice -n 19 cargo mutants --dir "$crate" --output "$crate" --in-place --iterate --timeout 20 --build-timeout 180 \
+        --colors never "${files[@]}" "${given[@]}" || code=$?
     # 2: some survived, 3: some ran into the time limit.
-    local code=0
-    nice -n 19 cargo mutants --dir "$work" --output "$work" --iterate --jobs "$jobs" --copy-target true \
-        --minimum-test-timeout 20 --build-timeout 180 --colors never --caught --unviable \
-        "${files[@]}" "${given[@]}" || code=$?
-    gather
-    [ "$code" = 0 ] || [ "$code" = 2 ] || [ "$code" = 3 ] || exit "$code"
+    [ "$code" = 0 ] || [ "$code" = 2 ] || [ "$code" = 3 ]
 }
 
-assemble
+# Tries the mutants that stand in wanted.txt, with the integration tests $@: every crate its share.
+try() {
+    local crate running=()
+    for crate in "${crates[@]}"; do
+        assemble "$crate" "$@"
+        # The dependencies are built once.
+        [ -d "$work/$crate/target" ] || [ "$crate" = 1 ] || cp -a "$work/1/target" "$work/$crate/"
+        (cd "$work/$crate" && CARGO_TARGET_DIR=target nice -n 19 cargo test --no-run --quiet)
+        every $((crate - 1)) "${#crates[@]}" <"$work/wanted.txt" >"$work/wanted.$crate.txt"
+    done
+    for crate in "${crates[@]}"; do
+        try_in "$crate" "$work/wanted.$crate.txt" &
+        running+=($!)
+    done
+    local failed=0
+    for crate in "${running[@]}"; do
+        wait "$crate" || failed=1
+    done
+    gather
+    return "$failed"
+}
+
+# How many of this run are in the results of a kind, or their names.
+of_this_run() {
+    grep -xFf "$work/results/$1.txt" "$work/shard.txt" || true
+}
+
+assemble 1
+names >"$work/names.txt"
+every "${shard%/*}" "${shard#*/}" <"$work/names.txt" >"$work/shard.txt"
 if "$listing"; then
-    names
+    cat "$work/shard.txt"
     exit
 fi
 # Few cases each: a mutant that only the ten-thousandth finds is rather one for a table.
 export PROPTEST_CASES="${PROPTEST_CASES:-48}" SIM_SEEDS="${SIM_SEEDS:-60}" FUZZ_ROUNDS="${FUZZ_ROUNDS:-200}"
 gather
-names >"$work/names.txt"
 echo "==> pass 1: the unit tests and tests/exchange"
-cat "$work"/results/*.txt | grep -vxFf - "$work/names.txt" >"$work/wanted.txt" || true
-try "$work/wanted.txt"
+cat "$work"/results/*.txt | grep -vxFf - "$work/shard.txt" >"$work/wanted.txt" || true
+try
 echo "==> pass 2: what survived, all pure tests"
-assemble "${slow[@]}"
-grep -xFf "$work/results/missed.txt" "$work/names.txt" >"$work/wanted.txt" || true
-try "$work/wanted.txt"
+of_this_run missed >"$work/wanted.txt"
+try "${slow[@]}"
 
-for kind in caught missed timeout unviable; do
-    echo "$kind: $(grep -cxFf "$work/results/$kind.txt" "$work/names.txt" || true)"
+for kind in "${kinds[@]}"; do
+    echo "$kind: $(of_this_run "$kind" | wc -l)"
 done
-grep -xFf "$work/results/missed.txt" "$work/names.txt" || true
+of_this_run missed

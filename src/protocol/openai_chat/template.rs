@@ -73,3 +73,6 @@ fn is_literal(text: &[u8]) -> bool {
     let is_plain = |byte: &u8| *byte >= b' ' && !matches!(byte, b'"' | b'\\');
     text.iter().all(is_plain) && std::str::from_utf8(text).is_ok()
 }
+
+#[cfg(test)]
+mod tests;
