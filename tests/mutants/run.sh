@@ -27,6 +27,10 @@ slow=(prop_protocol prop_cooldown prop_seam prop_sse fuzz_corpus_sse fuzz_corpus
 dependencies='brotli-decompressor|bytes|flate2|httparse|httpdate|itoa|memchr|simd-json|smallvec|thiserror'
 dev_dependencies='proptest|serde_json'
 
+# Whatever is still running when this script ends is ended too: each crate's run is a process group of its own.
+set -m
+trap 'for job in $(jobs -p); do kill -- "-$job" 2>/dev/null || true; done' EXIT
+
 mapfile -t crates < <(seq 1 "$jobs")
 kinds=(caught missed timeout unviable)
 
