@@ -202,3 +202,19 @@ fn periodic_is_what_a_short_shift_maps_onto_itself() {
         assert_eq!(is_periodic(&text), want, "{text:?}");
     }
 }
+
+/// White space is waited for only as long as more of it could repeat the partial's end.
+#[test]
+fn white_space_as_long_as_the_partial_s_own_is_decided_at_once() {
+    let cases: [(&str, &[(&str, Step)]); 3] = [
+        ("all of it", &[("  ", Step::Release { skip: 2, kind: Plain })]),
+        ("a half, then all", &[(" ", Step::Hold), (" ", Step::Release { skip: 2, kind: Plain })]),
+        ("more than that", &[("   ", Step::Release { skip: 2, kind: Plain })]),
+    ];
+    for (name, pushes) in cases {
+        let mut seam = Seam::new(b"Hello  ", false, CATCH_UP);
+        for (text, want) in pushes {
+            assert_eq!(seam.push(text.as_bytes(), START), *want, "{name}");
+        }
+    }
+}

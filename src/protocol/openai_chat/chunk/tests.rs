@@ -192,3 +192,13 @@ fn edits_can_be_cut_out() {
     );
     assert_eq!((edits.role_member, edits.usage_null_member), (None, None));
 }
+
+#[test]
+fn members_of_some_servers_own_are_passed_over_when_they_are_no_objects() {
+    for member in
+        [r#""x_groq":null"#, r#""x_groq":"x""#, r#""x_groq":[1]"#, r#""response":7"#, r#""response":"r""#]
+    {
+        let payload = format!(r#"{{{member},"choices":[{{"index":0,"delta":{{"content":"Hi"}}}}]}}"#);
+        assert_eq!(texts(&payload, &delta(&payload)), ["Hi"], "{member}");
+    }
+}
