@@ -176,8 +176,8 @@ if "$listing"; then
     cat "$work/shard.txt"
     exit
 fi
-# Few cases each: a mutant that only the ten-thousandth finds is rather one for a table.
-export PROPTEST_CASES="${PROPTEST_CASES:-48}" SIM_SEEDS="${SIM_SEEDS:-60}" FUZZ_ROUNDS="${FUZZ_ROUNDS:-200}"
+# Few cases each (the simulation needs its 400 to see every kind of end): a mutant that only the ten-thousandth finds is rather one for a table.
+export PROPTEST_CASES="${PROPTEST_CASES:-48}" SIM_SEEDS="${SIM_SEEDS:-400}" FUZZ_ROUNDS="${FUZZ_ROUNDS:-200}"
 gather
 echo "==> pass 1: the unit tests and tests/exchange"
 cat "$work"/results/*.txt | grep -vxFf - "$work/shard.txt" >"$work/wanted.txt" || true
