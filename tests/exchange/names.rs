@@ -1,7 +1,10 @@
 //! The names that logs, metrics, headers and configs are read by: who changes one breaks somebody's dashboard.
 
+use std::time::Duration;
+
 use baton::error::Code;
 use baton::exchange::{Cause, FallbackLimit, Fault, HOLD_BYTES, Kind, StreamOutcome};
+use baton::policy::cooldown::State;
 use baton::policy::{ContinuationMode, Trigger};
 
 #[test]
@@ -47,6 +50,12 @@ fn attempts_outcomes_triggers_and_modes_have_their_names() {
         ContinuationMode::None,
     ];
     assert_eq!(modes.map(ContinuationMode::name), ["instruct", "prefill", "user_turn", "none"]);
+}
+
+#[test]
+fn a_breaker_s_states_have_their_names() {
+    let states = [State::Closed, State::Open { left: Duration::from_secs(1) }, State::HalfOpen];
+    assert_eq!(states.map(State::name), ["closed", "open", "half_open"]);
 }
 
 /// A failure of an attempt, what it is called, and the error of a client whose attempts all ended so.

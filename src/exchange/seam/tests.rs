@@ -71,6 +71,8 @@ const SEAMS: &[(&str, &str, &[&str], bool, &str, SeamKind)] = &[
     ),
     ("a short partial starts over", "Hello", &["Hel", "lo", " you"], false, " you", Restart),
     ("repeats the last words", STORY, &["thought of home. Then"], false, "Then", Overlap),
+    ("repeats five letters and a space: six", "one two seven ", &["seven eight"], false, "eight", Overlap),
+    ("repeats five letters: too few", "one two seven", &["seven eight"], false, "seven eight", Plain),
     ("repeats them natively: kept", STORY, &["thought of home. Then"], true, "thought of home. Then", Exact),
     ("repeats them with other white space", STORY, &["thought\\n of  home. Then"], false, "Then", Overlap),
     (
