@@ -75,6 +75,8 @@ fn tells_what_else_a_delta_holds() {
         (r#"{"content":[{"type":"thinking","thinking":[]}]}"#, |d| !d.reasoning, false),
         (r#"{"refusal":"no"}"#, |d| d.refusal, true),
         (r#"{"refusal":null}"#, |d| !d.refusal, false),
+        (r#"{"content":[{"type":"refusal","refusal":"no"}]}"#, |d| d.refusal, true),
+        (r#"{"content":[{"type":"refusal","refusal":""}]}"#, |d| !d.refusal, false),
         (r#"{"audio":{"id":"a"}}"#, |d| d.audio, true),
         (r#"{"images":[{"type":"image_url"}]}"#, |d| d.audio, true),
         (r#"{"annotations":[{"type":"url_citation"}]}"#, |d| *d != Delta::default(), false),
