@@ -7,12 +7,14 @@
 #   bash tests/mutants/run.sh --file src/policy/retry.rs one file
 #   bash tests/mutants/run.sh --list                     only names them
 #
-# The whole crate takes minutes to build, so the pure layers are put into a crate of their own (below
-# /tmp, or MUTANTS_DIR): the same files, a lib.rs that declares these modules alone, the tests that need no
-# socket, and no optimization. Two passes: all mutants against the unit tests and tests/exchange, which then are unit
-# tests too so that there is one binary to link; and what survived against all pure tests. Two crates side by side
-# (MUTANTS_JOBS) are changed in place: copies would build their dependencies again. A run that was broken off carries on when it is started again, and what was caught is not tried again;
-# `--fresh` forgets all that. Other arguments go to cargo-mutants.
+# The whole crate takes minutes to build, so the pure layers are put into a crate of their own (below /tmp, or in
+# MUTANTS_DIR): the same files, a lib.rs that declares these modules alone, the tests that need no socket, and no
+# optimization. Two passes: all mutants against the unit tests and tests/exchange, which then are unit tests too so that
+# there is one binary to link; and what survived against all pure tests. Two such crates (MUTANTS_JOBS) are changed in
+# place, side by side: copies would build their dependencies again.
+#
+# A run that was broken off carries on when it is started again, and what was caught is not tried again; `--fresh`
+# forgets all that. Other arguments go to cargo-mutants.
 #
 # Opt-in: needs cargo-mutants 27 (cargo install --locked cargo-mutants). The results are in
 # results/{caught,missed,timeout,unviable}.txt of the folder. docs/mutants.md says what survives, and why.
@@ -136,15 +138,18 @@ try_in() {
     [ -s "$2" ] || return 0
     mkdir -p "$crate/mutants.out"
     grep -vxFf "$2" "$work/names.txt" >"$crate/mutants.out/previously_caught.txt" || true
-    nice -n 19 cargo mutants --dir "$crate" --output "$crate" --in-place --iterate --timeout 20 --build-timeout 180 \
+    nice -n 19 cargo mutants --dir "$crate" --output "$crate" --in-place --iterate --timeout "$limit" --build-timeout 180 \
         --colors never "${files[@]}" "${given[@]}" || code=$?
     # 2: some survived, 3: some ran into the time limit.
     [ "$code" = 0 ] || [ "$code" = 2 ] || [ "$code" = 3 ]
 }
 
-# Tries the mutants that stand in wanted.txt, with the integration tests $@: every crate its share.
+# Tries the mutants that stand in wanted.txt, with the integration tests that follow $1, the limit of a test run in
+# seconds: every crate its share.
 try() {
-    local crate running=()
+    local limit="$1" crate running=()
+    shift
+    [ -s "$work/wanted.txt" ] || return 0
     for crate in "${crates[@]}"; do
         assemble "$crate" "$@"
         # The dependencies are built once.
@@ -176,15 +181,16 @@ if "$listing"; then
     cat "$work/shard.txt"
     exit
 fi
-# Few cases each (the simulation needs its 400 to see every kind of end): a mutant that only the ten-thousandth finds is rather one for a table.
+# Few cases each: a mutant that only the ten-thousandth finds is rather one for a table. The simulation needs its seeds
+# to see every kind of end.
 export PROPTEST_CASES="${PROPTEST_CASES:-48}" SIM_SEEDS="${SIM_SEEDS:-400}" FUZZ_ROUNDS="${FUZZ_ROUNDS:-200}"
 gather
 echo "==> pass 1: the unit tests and tests/exchange"
 cat "$work"/results/*.txt | grep -vxFf - "$work/shard.txt" >"$work/wanted.txt" || true
-try
+try 20
 echo "==> pass 2: what survived, all pure tests"
 of_this_run missed >"$work/wanted.txt"
-try "${slow[@]}"
+try 180 "${slow[@]}"
 
 for kind in "${kinds[@]}"; do
     echo "$kind: $(of_this_run "$kind" | wc -l)"
