@@ -255,3 +255,14 @@ fn spans_are_offsets_of_the_payload_wherever_its_slices_end() {
         assert_eq!(out[0].reading, reading(&payload), "cut at {at}");
     }
 }
+
+/// What is neither an object nor an array must be real JSON, which only simd-json can tell, and it is asked no further
+/// than to its limit.
+#[test]
+fn a_bare_value_is_believed_up_to_the_limit() {
+    let bare = |bytes: usize| reading(&format!("\"{}\"", "x".repeat(bytes - 2)));
+    for bytes in [2, 5_000, 65_536] {
+        assert_eq!(bare(bytes), Reading::Foreign, "{bytes}");
+    }
+    assert_eq!(bare(65_537), Reading::Undecodable { text_lost: false });
+}
