@@ -266,3 +266,13 @@ fn a_bare_value_is_believed_up_to_the_limit() {
     }
     assert_eq!(bare(65_537), Reading::Undecodable { text_lost: false });
 }
+
+#[test]
+fn a_buffer_is_kept_unless_one_frame_made_it_huge() {
+    let mut reader = Reader::default();
+    for (bytes, is_kept) in [(100_000, true), (300_000, false), (100_000, true)] {
+        let pieces = ["data: \"", &"x".repeat(bytes), "\"\n\n"].map(|piece| Bytes::from(piece.to_owned()));
+        reader.read(Frame::from_canonical(pieces.into_iter().collect()), &mut Vec::new());
+        assert_eq!(reader.joined.capacity() > 0, is_kept, "{bytes}");
+    }
+}
