@@ -4,7 +4,7 @@ CARGO ?= cargo
 # cargo-deny: one on the PATH, or the one that .ci/run installs.
 DENY ?= $(firstword $(shell command -v cargo-deny 2>/dev/null) $(wildcard target/tools/deny/bin/cargo-deny))
 
-.PHONY: ci fmt-check clippy test test-epoll deny advisories demo planted real sdk
+.PHONY: ci fmt-check clippy test test-epoll deny advisories demo planted mutants real sdk
 .NOTPARALLEL:
 
 ci: fmt-check clippy test test-epoll deny
@@ -46,6 +46,10 @@ demo:
 # Opt-in: bugs planted in the exchange machine, which the simulator must catch.
 planted:
 	bash tests/planted/run.sh
+
+# Whether the tests notice a changed operator; an hour or two. MUTANTS="--shard 0/4" takes every fourth.
+mutants:
+	bash tests/mutants/run.sh $(MUTANTS)
 
 # Two real model servers and the official SDK; installs 270 MB below tests/real/.env.
 real:

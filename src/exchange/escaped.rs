@@ -65,8 +65,8 @@ fn escape(rest: &[u8]) -> (u16, usize) {
         Some(b'b') => (0x08, 2),
         Some(b'f') => (0x0c, 2),
         Some(b'u') => {
-            let hex = rest.get(2..6).and_then(|digits| std::str::from_utf8(digits).ok());
-            match hex.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
+            let hex = rest.get(2..6).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+            match hex.and_then(|hex| u16::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()) {
                 Some(value) => (value, 6),
                 None => (u16::from(b'u'), 2),
             }
@@ -187,6 +187,53 @@ mod tests {
         ];
         for (text, want) in cases {
             assert_eq!(std::str::from_utf8(&valid(text)).unwrap(), want, "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn every_escape_stands_for_its_character() {
+        let cases = [
+            ("\\n", "\n", 2),
+            ("\\t", "\t", 2),
+            ("\\r", "\r", 2),
+            ("\\b", "\u{8}", 2),
+            ("\\f", "\u{c}", 2),
+            ("\\\"", "\"", 2),
+            ("\\\\", "\\", 2),
+            ("\\/", "/", 2),
+            ("\\u0041", "A", 6),
+            ("\\q", "q", 2),
+            ("\\u004", "u", 2),
+            ("\\u+041", "u", 2),
+            ("\\", "\\", 1),
+            ("\\é", "\\", 1),
+        ];
+        for (text, want, len) in cases {
+            let unit = units(text.as_bytes()).next().unwrap();
+            assert_eq!((values(want)[0], Some(len)), (unit.value, unit.end), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_fault_is_found_where_it_is() {
+        let cases: [(&[u8], Option<usize>); 14] = [
+            (b"all is well", None),
+            (b"\\b\\f\\n\\r\\t\\/\\\\\\\"", None),
+            (b"ab\\u0041", None),
+            (b"ab\\ud83d\\ude00c", None),
+            (b"ab\"c", Some(2)),
+            (b"ab\x1fc", Some(2)),
+            (b"ab c\x20\x7f", None),
+            (b"ab\\qc", Some(2)),
+            (b"ab\\u00", Some(2)),
+            (b"ab\\u+041", Some(2)),
+            (b"ab\\ude00c", Some(2)),
+            (b"ab\\ud83d\\ud83dc", Some(2)),
+            (b"ab\\ud83d\\nc", Some(2)),
+            ("aé".as_bytes().split_last().unwrap().1, Some(1)),
+        ];
+        for (text, want) in cases {
+            assert_eq!(fault(text), want, "{}", text.escape_ascii());
         }
     }
 

@@ -149,3 +149,6 @@ impl Exchange {
         self.outcome.is_some() || self.window_full || !is_limited || self.poll_timeout().is_some()
     }
 }
+
+#[cfg(test)]
+mod tests;

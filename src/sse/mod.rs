@@ -125,3 +125,58 @@ impl Frame {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(pieces: &[&str]) -> Frame {
+        Frame::from_canonical(pieces.iter().map(|piece| Bytes::copy_from_slice(piece.as_bytes())).collect())
+    }
+
+    #[test]
+    fn a_payload_in_one_piece_is_found_there() {
+        let cases: [(&str, &[&str], Option<&str>); 9] = [
+            ("all in one piece", &["data: hello\n\n"], Some("hello")),
+            ("the blank line apart", &["data: hello", "\n\n"], Some("hello")),
+            ("the prefix apart", &["data: ", "hello\n\n"], Some("hello")),
+            ("both apart", &["data: ", "hello", "\n\n"], Some("hello")),
+            ("cut within the prefix", &["dat", "a: hello\n\n"], None),
+            ("cut within the payload", &["data: hel", "lo\n\n"], None),
+            ("and the prefix apart", &["data: ", "hel", "lo\n\n"], None),
+            ("and the blank line apart", &["data: hel", "lo", "\n\n"], None),
+            ("in four", &["data: ", "hel", "lo", "\n\n"], None),
+        ];
+        for (name, pieces, want) in cases {
+            let frame = frame(pieces);
+            assert_eq!(frame.payload_in_one(), want.map(str::as_bytes), "{name}");
+            assert_eq!(frame.payload().collect::<Vec<_>>().concat(), b"hello", "{name}");
+            assert_eq!((frame.payload_len(), frame.wire_len()), (5, 13), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_slice_is_the_same_however_the_frame_is_cut() {
+        let wire = "data: hello\n\n";
+        for first in 0..=wire.len() {
+            for second in first..=wire.len() {
+                let frame = frame(&[&wire[..first], &wire[first..second], &wire[second..]]);
+                for (start, end) in [(0, 5), (0, 0), (1, 4), (2, 2), (4, 5), (5, 5)] {
+                    let slices: Vec<Bytes> = frame.slice(start, end).collect();
+                    assert_eq!(slices.concat(), b"hello"[start..end], "{first}, {second}: {start}..{end}");
+                    assert!(
+                        slices.iter().all(|slice| !slice.is_empty()),
+                        "{first}, {second}: {start}..{end}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn copies_behind_what_is_there() {
+        let mut out = b"a ".to_vec();
+        frame(&["data: he", "llo\n\n"]).copy_payload(1, 4, &mut out);
+        assert_eq!(out, b"a ell");
+    }
+}

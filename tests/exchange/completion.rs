@@ -226,3 +226,14 @@ fn the_total_deadline_does_not_fail_what_is_complete() {
     assert!(world.client.is_complete());
     assert_eq!(world.outcome(), "success");
 }
+
+/// An empty answer that ended for a reason of its own is one, however its connection ends.
+#[test]
+fn an_empty_answer_with_a_reason_is_complete_though_it_is_cut() {
+    let cases = [("length", "success", 1), ("content_filter", "success", 1), ("stop", "none", 2)];
+    for (reason, outcome, attempts) in cases {
+        let mut world = World::new(&Setup::pair());
+        world.ok(0).send(0, role() + &chunk_of("a", "", &format!("\"{reason}\""))).reset(0);
+        assert_eq!((world.outcome(), world.attempts.len()), (outcome, attempts), "{reason}");
+    }
+}

@@ -80,6 +80,25 @@ fn a_relay_is_limited_to_its_head_and_then_between_bytes() {
     assert_eq!(world.client.end, Some(End::Aborted));
 }
 
+/// Between head and first byte too `idle` runs from what came last; for a streamed one the head counts for nothing.
+// [B5]
+#[test]
+fn a_head_gives_a_relay_new_time_but_not_a_streamed_one() {
+    let streamed =
+        Setup::opaque().with(|setup| setup.body = r#"{"model":"r","input":"Hi","stream":true}"#.to_owned());
+    let cases = [
+        ("plain", Setup::opaque(), 30_000, "idle_timeout"),
+        ("streamed", streamed, 20_000, "first_token_timeout"),
+    ];
+    for (name, setup, left, result) in cases {
+        let mut world = World::new(&setup);
+        world.advance(40_000).wire(0, "HTTP/1.1 200 OK\r\n\r\n");
+        assert_eq!(world.next_call_ms(), Some(left), "{name}");
+        world.advance(left);
+        assert_eq!(world.results(), [result], "{name}");
+    }
+}
+
 // [B5]
 #[test]
 fn a_streamed_relay_is_limited_to_its_first_byte() {

@@ -87,6 +87,10 @@ fn the_last_answer_tells_the_smallest_wait_that_is_left() {
     assert_eq!(world.client.header("retry-after-ms"), None);
 
     let mut world = World::new(&alone());
+    world.answer(0, 429, "Retry-After: 5\r\n", &body("x"));
+    assert_eq!(world.client.header("retry-after").as_deref(), Some("5"), "whole seconds as they are");
+
+    let mut world = World::new(&alone());
     world.answer(0, 429, "", &body("x"));
     assert_eq!(world.client.header("retry-after"), None, "nobody said");
 
@@ -98,4 +102,20 @@ fn the_last_answer_tells_the_smallest_wait_that_is_left() {
         (Some(500), None),
         "no rate limit"
     );
+}
+
+/// The waits are drawn by splitmix64: its published numbers for this seed, each as a share of the ceiling.
+#[test]
+fn jitter_is_drawn_from_the_seed() {
+    let setup = Setup::plain().with(|setup| {
+        setup.seed = 1_234_567;
+        setup.policy.retry.max_retries = 3;
+    });
+    let mut world = World::new(&setup);
+    for (attempt, wait) in [87_519_885, 86_822_048, 532_207_304].into_iter().enumerate() {
+        world.answer(attempt as u32, 500, "", "{}");
+        let at = world.exchange.poll_timeout().expect("a wait");
+        assert_eq!(at.since(world.now), Duration::from_nanos(wait), "retry {attempt}");
+        world.advance_exactly(Duration::from_nanos(wait));
+    }
 }

@@ -279,3 +279,19 @@ fn terminate_mode_asks_nobody() {
     assert_eq!(world.attempts.len(), 1);
     assert!(world.client.is_visibly_broken());
 }
+
+/// Frames that differ in their text alone are not read again, but behind the seam each must still be changed.
+#[test]
+fn however_alike_its_frames_are_the_next_target_speaks_under_the_first_one_s_name() {
+    let mut world = cut(1);
+    world.ok(1).send(1, role_b());
+    for word in ["Then ", "he ", "slept ", "for ", "ten ", "hours."] {
+        world.send(1, text_b(word));
+    }
+    world.send(1, finish_b() + DONE).end(1);
+    assert_eq!(world.outcome(), "partial_recovered");
+    assert_eq!(world.client.answer(), format!("{PARTIAL}Then he slept for ten hours."));
+    assert_eq!(world.client.distinct("id"), ["a"]);
+    assert_eq!(world.client.distinct("created"), [11]);
+    assert_eq!(world.client.roles(), 1);
+}

@@ -294,3 +294,21 @@ fn any_partial_makes_a_valid_body() {
         }
     }
 }
+
+#[test]
+fn white_space_is_taken_off_the_end_alone() {
+    let cases: [(&str, &str, &str); 9] = [
+        ("none", "Hello", "Hello"),
+        ("one", "Hello ", "Hello"),
+        ("written in every way", "a b \\n\\t\\u0020\\u00a0 \u{a0}", "a b"),
+        ("nothing else", " \\n ", ""),
+        ("nothing at all", "", ""),
+        ("an escape stays whole", "a\\\\ ", "a\\\\"),
+        ("an escaped quote too", "a\\\" ", "a\\\""),
+        ("a character of two halves", "a🙂 ", "a🙂"),
+        ("at the beginning", "  a", "  a"),
+    ];
+    for (name, text, want) in cases {
+        assert_eq!(without_trailing_space(text.as_bytes()), want.as_bytes(), "{name}");
+    }
+}

@@ -365,3 +365,27 @@ fn bytes_behind_the_end_forbid_the_connections_reuse_whenever_they_come() {
     assert!(!take(Shape::ChatStream, &[whole.as_bytes(), b"HTTP"], End::Open).may_reuse);
     assert!(!take(Shape::ChatStream, &[whole.as_bytes()], End::Fin).may_reuse);
 }
+
+/// What a memory budget is told of.
+#[test]
+fn what_is_not_whole_yet_is_counted() {
+    let json_head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n";
+    let stream_head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    let cases: [(&str, &[&str], usize); 7] = [
+        ("nothing", &[], 0),
+        ("half a head", &["HTTP/1.1 200"], 12),
+        ("in two reads", &["HTTP/1.1", " 200"], 12),
+        ("a whole one", &[json_head], 0),
+        ("the text of an event that has begun", &[stream_head, "data: abc"], 3),
+        ("one that ended", &[stream_head, "data: abc\n\n"], 0),
+        ("and the next", &[stream_head, "data: abc\n\ndata: d"], 1),
+    ];
+    for (name, reads, want) in cases {
+        let mut intake = Intake::new(Shape::ChatStream, LIMITS);
+        let mut facts = Facts::new();
+        for read in reads {
+            intake.feed(Bytes::copy_from_slice(read.as_bytes()), &mut facts);
+        }
+        assert_eq!(intake.pending_bytes(), want, "{name}");
+    }
+}

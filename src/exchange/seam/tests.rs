@@ -71,6 +71,8 @@ const SEAMS: &[(&str, &str, &[&str], bool, &str, SeamKind)] = &[
     ),
     ("a short partial starts over", "Hello", &["Hel", "lo", " you"], false, " you", Restart),
     ("repeats the last words", STORY, &["thought of home. Then"], false, "Then", Overlap),
+    ("repeats five letters and a space: six", "one two seven ", &["seven eight"], false, "eight", Overlap),
+    ("repeats five letters: too few", "one two seven", &["seven eight"], false, "seven eight", Plain),
     ("repeats them natively: kept", STORY, &["thought of home. Then"], true, "thought of home. Then", Exact),
     ("repeats them with other white space", STORY, &["thought\\n of  home. Then"], false, "Then", Overlap),
     (
@@ -200,5 +202,21 @@ fn periodic_is_what_a_short_shift_maps_onto_itself() {
     for (text, want) in cases {
         let text: Vec<u16> = text.encode_utf16().collect();
         assert_eq!(is_periodic(&text), want, "{text:?}");
+    }
+}
+
+/// White space is waited for only as long as more of it could repeat the partial's end.
+#[test]
+fn white_space_as_long_as_the_partial_s_own_is_decided_at_once() {
+    let cases: [(&str, &[(&str, Step)]); 3] = [
+        ("all of it", &[("  ", Step::Release { skip: 2, kind: Plain })]),
+        ("a half, then all", &[(" ", Step::Hold), (" ", Step::Release { skip: 2, kind: Plain })]),
+        ("more than that", &[("   ", Step::Release { skip: 2, kind: Plain })]),
+    ];
+    for (name, pushes) in cases {
+        let mut seam = Seam::new(b"Hello  ", false, CATCH_UP);
+        for (text, want) in pushes {
+            assert_eq!(seam.push(text.as_bytes(), START), *want, "{name}");
+        }
     }
 }

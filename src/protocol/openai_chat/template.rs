@@ -74,3 +74,6 @@ fn is_literal(text: &[u8]) -> bool {
     let is_special = |special, byte: &u8| special | (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
     !text.iter().fold(false, is_special) && std::str::from_utf8(text).is_ok()
 }
+
+#[cfg(test)]
+mod tests;

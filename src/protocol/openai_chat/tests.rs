@@ -255,3 +255,24 @@ fn spans_are_offsets_of_the_payload_wherever_its_slices_end() {
         assert_eq!(out[0].reading, reading(&payload), "cut at {at}");
     }
 }
+
+/// What is neither an object nor an array must be real JSON, which only simd-json can tell, and it is asked no further
+/// than to its limit.
+#[test]
+fn a_bare_value_is_believed_up_to_the_limit() {
+    let bare = |bytes: usize| reading(&format!("\"{}\"", "x".repeat(bytes - 2)));
+    for bytes in [2, 5_000, 65_536] {
+        assert_eq!(bare(bytes), Reading::Foreign, "{bytes}");
+    }
+    assert_eq!(bare(65_537), Reading::Undecodable { text_lost: false });
+}
+
+#[test]
+fn a_buffer_is_kept_unless_one_frame_made_it_huge() {
+    let mut reader = Reader::default();
+    for (bytes, is_kept) in [(100_000, true), (300_000, false), (100_000, true)] {
+        let pieces = ["data: \"", &"x".repeat(bytes), "\"\n\n"].map(|piece| Bytes::from(piece.to_owned()));
+        reader.read(Frame::from_canonical(pieces.into_iter().collect()), &mut Vec::new());
+        assert_eq!(reader.joined.capacity() > 0, is_kept, "{bytes}");
+    }
+}

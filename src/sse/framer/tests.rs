@@ -37,6 +37,8 @@ fn frames_what_servers_send() {
         ("an empty read inside a CRLF", &[b"data: a\r", b"", b"\n", b"\n"], &["a"]),
         ("each line its own end", &[b"data: a\rdata: b\ndata: c\r\n\n"], &["a b c"]),
         ("a byte order mark", &[b"\xef\xbb\xbfdata: a\n\n"], &["a"]),
+        ("half a mark is the name of a field", &[b"\xef\xbbdata: a\n\ndata: b\n\n"], &["b"]),
+        ("over two reads too", &[b"\xef", b"\xbbdata: a\n\ndata: b\n\n"], &["b"]),
         ("a mark over three reads", &[b"\xef", b"\xbb", b"\xbfdata: \xef\xbb\xbfa\n\n"], &["\u{feff}a"]),
         ("a second mark", &[b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\ndata: b\n\n"], &["b"]),
         ("half a mark", &[b"\xef\xbb", b"data: a\n\ndata: b\n\n"], &["b"]),

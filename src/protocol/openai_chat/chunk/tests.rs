@@ -75,6 +75,8 @@ fn tells_what_else_a_delta_holds() {
         (r#"{"content":[{"type":"thinking","thinking":[]}]}"#, |d| !d.reasoning, false),
         (r#"{"refusal":"no"}"#, |d| d.refusal, true),
         (r#"{"refusal":null}"#, |d| !d.refusal, false),
+        (r#"{"content":[{"type":"refusal","refusal":"no"}]}"#, |d| d.refusal, true),
+        (r#"{"content":[{"type":"refusal","refusal":""}]}"#, |d| !d.refusal, false),
         (r#"{"audio":{"id":"a"}}"#, |d| d.audio, true),
         (r#"{"images":[{"type":"image_url"}]}"#, |d| d.audio, true),
         (r#"{"annotations":[{"type":"url_citation"}]}"#, |d| *d != Delta::default(), false),
@@ -202,4 +204,14 @@ fn edits_can_be_cut_out() {
         (Some(Span { start: 6, end: 9 }), Some(Span { start: 20, end: 22 }))
     );
     assert_eq!((edits.role_member, edits.usage_null_member), (None, None));
+}
+
+#[test]
+fn members_of_some_servers_own_are_passed_over_when_they_are_no_objects() {
+    for member in
+        [r#""x_groq":null"#, r#""x_groq":"x""#, r#""x_groq":[1]"#, r#""response":7"#, r#""response":"r""#]
+    {
+        let payload = format!(r#"{{{member},"choices":[{{"index":0,"delta":{{"content":"Hi"}}}}]}}"#);
+        assert_eq!(texts(&payload, &delta(&payload)), ["Hi"], "{member}");
+    }
 }

@@ -99,3 +99,19 @@ fn a_completion_becomes_the_frames_of_a_stream() {
     let many = format!(r#"{{"choices":[{}{{}}]}}"#, "{},".repeat(200));
     assert!(reader.completion_to_frames(&Bytes::from(many), true).is_none());
 }
+
+#[test]
+fn a_finish_reason_that_is_missing_is_made_up_from_the_message() {
+    let cases = [
+        (r#"{"content":"Hi"}"#, "stop"),
+        (r#"{"content":null,"tool_calls":[{"id":"c"}]}"#, "tool_calls"),
+        (r#"{"content":"Hi","tool_calls":[]}"#, "stop"),
+    ];
+    for (message, want) in cases {
+        let body = Bytes::from(format!(r#"{{"choices":[{{"index":0,"message":{message}}}]}}"#));
+        let frames = Reader::default().completion_to_frames(&body, false).unwrap();
+        let last: serde_json::Value =
+            serde_json::from_slice(frames.last().unwrap().payload_in_one().unwrap()).unwrap();
+        assert_eq!(last["choices"][0]["finish_reason"], want, "{message}");
+    }
+}
