@@ -31,6 +31,8 @@ pub struct Asked<'a> {
     pub shape: Shape,
     pub mode: ContinuationMode,
     pub is_fresh: bool,
+    /// Two choices are wanted.
+    pub is_for_two: bool,
     /// What it is to carry on from.
     pub partial: Option<&'a str>,
     /// All that the client has: more than the partial if white space at the end is not sent.
@@ -192,7 +194,13 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
         events.push(ev(r#"{"id":"","created":0,"choices":[],"prompt_filter_results":[]}"#));
     }
     let tail = if rng.u8(..4) == 0 { ",\"usage\":null}\n\n" } else { "}\n\n" };
+    let first_text = events.len();
     events.extend(texts.iter().map(|text| words::raw_text(id, text).replace("}\n\n", tail)));
+    if let Some(other) = scenario.other {
+        // What comes before the text of a continuation would decide the seam too early.
+        let at = if asked.partial.is_none() && rng.bool() { first_text } else { events.len() };
+        events.insert(at, chunk_of(id, other, "null"));
+    }
     let says_finish = rng.u8(..8) > 0;
     if says_finish && rng.u8(..3) == 0 && !texts.is_empty() {
         // Along with the last of the text.
@@ -200,6 +208,12 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
         events.push(last.replace("\"finish_reason\":null", "\"finish_reason\":\"stop\""));
     } else if says_finish {
         events.push(chunk_of(id, "", r#""stop""#));
+    }
+    if asked.is_for_two {
+        events.push(words::text_of_choice(1, "Two."));
+        if says_finish {
+            events.push(words::finish_of_choice(1));
+        }
     }
     if rng.bool() {
         events.push(words::usage(id, 9, texts.len() as u64));
