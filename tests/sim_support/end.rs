@@ -84,7 +84,13 @@ fn check_untouched(world: &World, scenario: &Scenario) {
     let got: Vec<_> = events.iter().filter(is_own).copied().collect();
     let got = if world.client.finishes() == ["length"] { &got[..got.len() - 1] } else { &got[..] };
     let same = got.iter().zip(&sent).take_while(|(got, sent)| **got == sent.as_str()).count();
-    assert_eq!(same, got.len(), "{:?} instead of {:?}", got.get(same), sent.get(same));
+    assert_eq!(
+        same,
+        got.len(),
+        "not the upstream's own frame: {:?} instead of {:?}",
+        got.get(same),
+        sent.get(same)
+    );
     let missing = sent[same..].iter().find(|event| is_gate(event) && world.client.is_complete());
     assert_eq!(missing, None, "a part of the answer is missing");
 }
@@ -93,7 +99,7 @@ fn check_untouched(world: &World, scenario: &Scenario) {
 fn check_usage(world: &World, scenario: &Scenario, watch: &Watch) {
     let client: &Client = &world.client;
     let events = client.events();
-    let frames = events.iter().filter(|event| is_usage(event)).count();
+    let frames = client.usages();
     assert!(frames <= 1, "usage comes once: {}", client.text_of_body());
     let last = world.attempts.last_key_value().map(|(_, attempt)| attempt);
     let Some(told) = last.and_then(|attempt| forwardable(attempt, scenario)) else { return };

@@ -40,6 +40,8 @@ pub struct Scenario {
     pub other: Option<&'static str>,
     /// How often an upstream does what it should not, of 100.
     pub faults: u8,
+    /// The first stream breaks off within its text, and others may carry it on.
+    pub is_breaking: bool,
 }
 
 impl Scenario {
@@ -49,7 +51,8 @@ impl Scenario {
             1 => Shape::Opaque,
             _ => Shape::ChatStream,
         };
-        let modes: Vec<_> = (0..rng.usize(1..=5)).map(|_| mode(rng)).collect();
+        let is_breaking = shape == Shape::ChatStream && rng.bool();
+        let modes: Vec<_> = (0..rng.usize(1 + usize::from(is_breaking)..=5)).map(|_| mode(rng)).collect();
         let is_native =
             modes.iter().all(|mode| matches!(mode, ContinuationMode::Prefill | ContinuationMode::None));
         let is_tellable = !is_native || rng.bool();
@@ -58,7 +61,8 @@ impl Scenario {
         let max_tokens = (rng.u8(..4) == 0).then(|| rng.u64(1..40));
         let mut setup = Setup::stream(&modes);
         setup.shape = shape;
-        let gate = pick_gate(shape, &mut setup, rng);
+        let is_plain = shape != Shape::ChatStream || (is_breaking && rng.u8(..4) > 0);
+        let gate = if is_plain { "" } else { pick_gate(&mut setup, rng) };
         setup.body = body(shape, include_usage, max_tokens, gate, rng);
         setup.seed = rng.u64(..);
         setup.prefill_flags = pick(rng, &[PrefillFlags::None, PrefillFlags::Vllm, PrefillFlags::Prefix]);
@@ -70,9 +74,14 @@ impl Scenario {
         set_health(&mut setup, rng);
         set_limits(&mut setup, rng);
         let faults = pick(rng, &[10, 50, 80, 95]);
-        let other = (rng.u8(..6) == 0).then(|| pick(rng, &OTHERS));
+        if is_breaking {
+            let continues = &mut setup.policy.stream_failure;
+            continues.mode = FailureMode::Continue;
+            continues.max_fallbacks = continues.max_fallbacks.max(1);
+        }
+        let other = (!is_plain && rng.u8(..4) == 0).then(|| pick(rng, &OTHERS));
         let is_gated = !gate.is_empty();
-        Self { setup, answer, is_tellable, max_tokens, hides_usage, is_gated, other, faults }
+        Self { setup, answer, is_tellable, max_tokens, hides_usage, is_gated, other, faults, is_breaking }
     }
 
     /// What a target is asked that has nothing to carry on.
@@ -146,8 +155,8 @@ fn set_limits(setup: &mut Setup, rng: &mut Rng) {
 }
 
 /// Members of a request whose answer must not be continued; empty: it may be.
-fn pick_gate(shape: Shape, setup: &mut Setup, rng: &mut Rng) -> &'static str {
-    if shape != Shape::ChatStream || rng.u8(..8) > 0 {
+fn pick_gate(setup: &mut Setup, rng: &mut Rng) -> &'static str {
+    if rng.u8(..5) > 0 {
         return "";
     }
     let tools = ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]";

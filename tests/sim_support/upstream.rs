@@ -41,7 +41,8 @@ pub struct Asked<'a> {
 
 /// Makes up what the attempt will meet.
 pub fn script(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
-    if rng.u8(..100) < faults_of(asked, scenario) / 4 {
+    let refuses = if scenario.is_breaking { 8 } else { 4 };
+    if rng.u8(..100) < faults_of(asked, scenario) / refuses {
         return refusal(asked, scenario, rng);
     }
     match asked.shape {
@@ -224,7 +225,8 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
             events.extend([words::raw_text(id, LATE), chunk_of(id, "", r#""stop""#), DONE.to_owned()]);
         }
     }
-    let mut end = if rng.u8(..100) < faults_of(asked, scenario) {
+    let breaks = scenario.is_breaking && asked.partial.is_none();
+    let mut end = if breaks || rng.u8(..100) < faults_of(asked, scenario) {
         spoil(&mut events, id, scenario, rng)
     } else {
         Close::Properly
@@ -249,7 +251,7 @@ enum Close {
 fn spoil(events: &mut Vec<String>, id: &str, scenario: &Scenario, rng: &mut Rng) -> Close {
     // Early as often as anywhere.
     let early = rng.usize(..=events.len().min(3));
-    let at = if rng.bool() { early } else { rng.usize(..=events.len()) };
+    let at = if rng.bool() && !scenario.is_breaking { early } else { rng.usize(..=events.len()) };
     let lost = "data: {\"choices\":[{\"delta\":{\"content\":\"lost\n\n";
     let bad = "data: {\"choices\":\n\n";
     let refused = if scenario.is_tellable { "400" } else { "422" };
