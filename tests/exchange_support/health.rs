@@ -1,5 +1,6 @@
 //! The targets' breakers, the real ones, in one place instead of on all cores; what they were told is kept.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use baton::exchange::Breakers;
@@ -20,6 +21,8 @@ struct Shared {
     packed: Vec<u64>,
     asked: Vec<usize>,
     endings: Vec<(usize, Ending)>,
+    /// Targets that were refused when they were asked about last.
+    refused: BTreeSet<usize>,
 }
 
 impl Health {
@@ -46,6 +49,10 @@ impl Health {
             }
             let (packed, verdict) = cooldown::step(shared.packed[target], event, now, &health.settings);
             shared.packed[target] = packed;
+            match verdict {
+                Verdict::Refused { .. } => drop(shared.refused.insert(target)),
+                Verdict::Allowed | Verdict::Probe => drop(shared.refused.remove(&target)),
+            }
             Admission::new(packed, verdict)
         })
     }
@@ -58,6 +65,11 @@ impl Health {
     /// How attempts ended, by target, in order.
     pub fn endings(&self) -> Vec<(usize, Ending)> {
         self.shared().endings.clone()
+    }
+
+    /// Whether a target was refused when it was asked about last.
+    pub fn was_refused(&self, target: usize) -> bool {
+        self.shared().refused.contains(&target)
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {

@@ -113,8 +113,6 @@ fn check_usage(world: &World, scenario: &Scenario, watch: &Watch) {
             let chunk: serde_json::Value = serde_json::from_str(event).expect("a chunk");
             chunk["usage"]["completion_tokens"].as_u64().expect("tokens")
         };
-        let (own, shown) = (tokens(own), tokens(shown));
-        let most = own + watch.frames_of_all();
-        assert!((own..=most).contains(&shown), "{shown} tokens are none of {own} to {most}");
+        assert_eq!(tokens(shown), tokens(own) + watch.spent(), "the usage is the sum");
     }
 }

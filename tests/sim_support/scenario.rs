@@ -42,6 +42,8 @@ pub struct Scenario {
     pub faults: u8,
     /// The first stream breaks off within its text, and others may carry it on.
     pub is_breaking: bool,
+    /// Upstreams refuse to continue an assistant message.
+    pub takes_no_prefill: bool,
 }
 
 impl Scenario {
@@ -80,8 +82,20 @@ impl Scenario {
             continues.max_fallbacks = continues.max_fallbacks.max(1);
         }
         let other = (!is_plain && rng.u8(..4) == 0).then(|| pick(rng, &OTHERS));
+        let takes_no_prefill = is_tellable && rng.u8(..8) == 0;
         let is_gated = !gate.is_empty();
-        Self { setup, answer, is_tellable, max_tokens, hides_usage, is_gated, other, faults, is_breaking }
+        Self {
+            setup,
+            answer,
+            is_tellable,
+            max_tokens,
+            hides_usage,
+            is_gated,
+            other,
+            faults,
+            is_breaking,
+            takes_no_prefill,
+        }
     }
 
     /// What a target is asked that has nothing to carry on.
@@ -140,7 +154,7 @@ fn set_health(setup: &mut Setup, rng: &mut Rng) {
 
 fn set_limits(setup: &mut Setup, rng: &mut Rng) {
     setup.timeouts.first_token = MS(pick(rng, &[0, 800, 20_000, 60_000]));
-    setup.timeouts.idle = MS(pick(rng, &[0, 800, 20_000, 30_000]));
+    setup.timeouts.idle = MS(pick(rng, &[0, 800, 1_500, 20_000, 30_000]));
     setup.timeouts.response = MS(pick(rng, &[0, 2_000, 60_000]));
     setup.timeouts.total = MS(if rng.u8(..8) == 0 { pick(rng, &[1_000, 20_000]) } else { 0 });
     setup.limits.heartbeat = MS(pick(rng, &[0, 400, 15_000]));

@@ -41,6 +41,10 @@ pub struct Asked<'a> {
 
 /// Makes up what the attempt will meet.
 pub fn script(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
+    if asked.partial.is_some() && scenario.takes_no_prefill && asked.mode != ContinuationMode::UserTurn {
+        let body = r#"{"error":{"message":"no","type":"t","code":"prefill"}}"#;
+        return by_length(400, "", body.as_bytes(), rng);
+    }
     let refuses = if scenario.is_breaking { 8 } else { 4 };
     if rng.u8(..100) < faults_of(asked, scenario) / refuses {
         return refusal(asked, scenario, rng);
@@ -65,14 +69,16 @@ fn faults_of(asked: &Asked<'_>, scenario: &Scenario) -> u8 {
 fn refusal(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     let at = rng.u64(..50);
     let body = |code: &str| format!(r#"{{"error":{{"message":"no","type":"t","code":{code}}}}}"#);
-    match rng.u8(..16) {
+    match rng.u8(..18) {
         0 => vec![(at, Act::Fault(Fault::ConnectFailed))],
         1 => vec![(at, Act::Fault(pick_fault(rng)))],
         2 => vec![(at, Act::Fin)],
         3 => vec![(at, Act::Reset)],
         4 if !asked.is_fresh => vec![(at, Act::Fault(Fault::StaleConnection))],
         5 => vec![],
-        6 => by_length(429, &format!("Retry-After: {}\r\n", rng.u8(..5)), body("429").as_bytes(), rng),
+        6 | 16..=17 => {
+            by_length(429, &format!("Retry-After: {}\r\n", rng.u8(..4)), body("429").as_bytes(), rng)
+        }
         7 => by_length(429, "Retry-After-Ms: 700\r\n", body("\"insufficient_quota\"").as_bytes(), rng),
         8 => by_length(pick(rng, &[500, 502, 503, 529]), "", body("\"busy\"").as_bytes(), rng),
         9 => {
@@ -294,19 +300,26 @@ fn frame(events: &[String], end: Close, is_repeat: bool, rng: &mut Rng) -> Scrip
         _ => format!("{head}Transfer-Encoding: chunked\r\n\r\n"),
     };
     let is_chunked = wire.contains("chunked");
+    let mut ends = vec![wire.len()];
     for event in events {
         if is_chunked {
             wire.push_str(&format!("{:x}\r\n{event}\r\n", event.len()));
         } else {
             wire.push_str(event);
         }
+        ends.push(wire.len());
     }
     if is_chunked && end == Close::Properly {
         wire.push_str("0\r\n\r\n");
     }
     // What repeats the partial must come at once: after 300 ms what is there decides.
-    let together = if is_repeat { wire.len() } else { 0 };
-    let mut script = segments(wire.as_bytes(), together, rng);
+    let mut script = if is_repeat {
+        segments(wire.as_bytes(), wire.len(), rng)
+    } else if rng.bool() {
+        flushes(wire.as_bytes(), &ends, rng)
+    } else {
+        segments(wire.as_bytes(), 0, rng)
+    };
     let pause = pick(rng, &[0, 0, 10, 2_000]);
     let at = last_time(&script) + if is_repeat { 0 } else { pause };
     match end {
@@ -332,6 +345,22 @@ fn segments(wire: &[u8], together: usize, rng: &mut Rng) -> Script {
         script.push((at, Act::Wire(now.to_vec())));
         rest = later;
         at += rng.u64(..=pause);
+    }
+    script
+}
+
+/// Bytes as servers write them that flush behind their events, which end at `ends`.
+fn flushes(wire: &[u8], ends: &[usize], rng: &mut Rng) -> Script {
+    let mut script = Script::new();
+    let (mut at, mut from) = (rng.u64(..20), 0);
+    let (mean, pause) = pick(rng, &[(1, 3), (1, 300), (2, 700), (10, 1_000)]);
+    for end in ends.iter().copied().filter(|_| rng.usize(..mean) == 0).chain([wire.len()]).collect::<Vec<_>>()
+    {
+        if end > from {
+            script.push((at, Act::Wire(wire[from..end].to_vec())));
+            at += rng.u64(..=pause);
+        }
+        from = end;
     }
     script
 }

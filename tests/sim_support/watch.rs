@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use baton::exchange::{Record, Shape};
-use baton::policy::{ContinuationMode, FailureMode};
+use baton::exchange::{Kind, Record, Shape};
+use baton::policy::{ContinuationMode, FailureMode, WhenAllUnavailable};
 use baton::time::MonoTime;
 use serde_json::Value;
 
@@ -24,6 +24,8 @@ pub struct Watch {
     /// When the attempt under way began, gave content, or was let go on by the client.
     progress: MonoTime,
     content_frames: u64,
+    /// How many events with content the client had when the attempt under way began.
+    contents_before: usize,
     is_full: bool,
     /// The client had its head at the end of the last step.
     is_committed: bool,
@@ -35,6 +37,8 @@ struct Seen {
     result: &'static str,
     ended: MonoTime,
     content_frames: u64,
+    /// What it spent on the answer, if it wrote some of it and failed.
+    spent: u64,
 }
 
 impl Watch {
@@ -45,6 +49,7 @@ impl Watch {
             opened: 1,
             progress: START,
             content_frames: 0,
+            contents_before: 0,
             is_full: false,
             is_committed: false,
             is_gone: false,
@@ -66,12 +71,21 @@ impl Watch {
     /// To be called after every step.
     pub fn look(&mut self, world: &World, scenario: &Scenario) {
         for record in &world.records[self.looked_at..] {
-            let Record::AttemptEnded { attempt, result, content_frames, .. } = record else { continue };
+            let Record::AttemptEnded { attempt, result, content_frames, usage, kind, .. } = record else {
+                continue;
+            };
             assert_eq!(attempt.0 as usize, self.attempts.len(), "each attempt ends once, in order");
             let result = result.name();
             self.check_patience(result, world, scenario);
             let ended = world.now;
-            self.attempts.push(Seen { result, ended, content_frames: *content_frames });
+            let is_writer = match kind {
+                Kind::MidStreamFallback => contents(world) > self.contents_before,
+                Kind::Initial | Kind::Retry | Kind::Fallback => self.is_committed || contents(world) > 0,
+            };
+            let tokens = usage.map_or(*content_frames, |usage| usage.completion_tokens);
+            let spent = if is_writer && result != "answered" { tokens } else { 0 };
+            self.attempts.push(Seen { result, ended, content_frames: *content_frames, spent });
+            self.contents_before = contents(world);
             self.content_frames = 0;
         }
         self.looked_at = world.records.len();
@@ -131,6 +145,9 @@ impl Watch {
         let retries = if is_streamed { policy.retry.streaming_max_retries } else { policy.retry.max_retries };
         assert!(count("retry") <= retries as usize, "more retries than the route allows");
         assert!(count("fallback") <= policy.max_fallbacks as usize, "more fallbacks than the route allows");
+        let tries_anyway = policy.when_all_unavailable == WhenAllUnavailable::TryAnyway;
+        let is_asked_anyway = world.health.was_refused(attempt.target);
+        assert!(tries_anyway || !is_asked_anyway, "asked while it cools down");
         let carriers = world.attempts.values().filter(|one| one.kind == "mid_stream_fallback");
         let mut targets: Vec<_> = carriers.map(|one| one.target).collect();
         let of_this = targets.iter().filter(|target| **target == attempt.target).count();
@@ -203,8 +220,19 @@ impl Watch {
         assert!(left + frames >= limit, "{left} of {limit} tokens are left after {frames}");
     }
 
-    /// The content-bearing frames of all attempts.
-    pub fn frames_of_all(&self) -> u64 {
-        self.attempts.iter().map(|seen| seen.content_frames).sum()
+    /// The tokens of the attempts that wrote a part of the answer and failed.
+    pub fn spent(&self) -> u64 {
+        self.attempts.iter().map(|seen| seen.spent).sum()
     }
+}
+
+/// How many events with content the client has.
+fn contents(world: &World) -> usize {
+    if world.client.shape != Shape::ChatStream || world.client.status() != Some(200) {
+        return 0;
+    }
+    let is_content = |event: &&&str| {
+        is_gate(event) || event.contains("\"content\":\"") && !event.contains("\"content\":\"\"")
+    };
+    world.client.events().iter().filter(is_content).count()
 }
