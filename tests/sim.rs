@@ -205,12 +205,17 @@ impl Sim {
                     self.at(at.max(later), Event::Upstream(id, act));
                 }
             }
-            Event::Upstream(id, act) => match act {
-                Act::Wire(bytes) => drop(self.world.wire(id, bytes)),
-                Act::Fin => drop(self.world.fin(id)),
-                Act::Reset => drop(self.world.reset(id)),
-                Act::Fault(fault) => drop(self.world.fault(id, fault)),
-            },
+            Event::Upstream(id, act) => {
+                if !matches!(act, Act::Wire(_)) {
+                    self.watch.cut_off.insert(id);
+                }
+                match act {
+                    Act::Wire(bytes) => drop(self.world.wire(id, bytes)),
+                    Act::Fin => drop(self.world.fin(id)),
+                    Act::Reset => drop(self.world.reset(id)),
+                    Act::Fault(fault) => drop(self.world.fault(id, fault)),
+                }
+            }
             Event::WindowFull => {
                 self.watch.window(true, &self.world);
                 self.world.input(Input::WindowFull);

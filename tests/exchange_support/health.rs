@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use baton::exchange::Breakers;
 use baton::policy::Cooldown;
-use baton::policy::cooldown::{self, Admission, Ending, Event, Verdict};
+use baton::policy::cooldown::{self, Admission, Ending, Event, Ticket, Verdict};
+use baton::time::MonoTime;
 
 use super::Setup;
 
@@ -65,6 +66,14 @@ impl Health {
     /// How attempts ended, by target, in order.
     pub fn endings(&self) -> Vec<(usize, Ending)> {
         self.shared().endings.clone()
+    }
+
+    /// Another exchange's failure opens the breaker of a target.
+    pub fn open(&self, target: usize, now: MonoTime) {
+        let settings = Cooldown { failures: 1, ..self.settings };
+        let failed = Event::Ended(Ticket::default(), Ending::Failure);
+        let mut shared = self.shared();
+        shared.packed[target] = cooldown::step(shared.packed[target], failed, now, &settings).0;
     }
 
     /// Whether a target was refused when it was asked about last.

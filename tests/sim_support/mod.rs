@@ -6,3 +6,4 @@ pub mod scenario;
 pub mod upstream;
 pub mod view;
 pub mod watch;
+pub mod wire;

@@ -44,6 +44,8 @@ pub struct Scenario {
     pub is_breaking: bool,
     /// Upstreams refuse to continue an assistant message.
     pub takes_no_prefill: bool,
+    /// Most pooled connections are dead.
+    pub has_stale_pool: bool,
 }
 
 impl Scenario {
@@ -53,7 +55,7 @@ impl Scenario {
             1 => Shape::Opaque,
             _ => Shape::ChatStream,
         };
-        let is_breaking = shape == Shape::ChatStream && rng.bool();
+        let is_breaking = shape == Shape::ChatStream && rng.u8(..3) > 0;
         let modes: Vec<_> = (0..rng.usize(1 + usize::from(is_breaking)..=5)).map(|_| mode(rng)).collect();
         let is_native =
             modes.iter().all(|mode| matches!(mode, ContinuationMode::Prefill | ContinuationMode::None));
@@ -83,6 +85,7 @@ impl Scenario {
         }
         let other = (!is_plain && rng.u8(..4) == 0).then(|| pick(rng, &OTHERS));
         let takes_no_prefill = is_tellable && rng.u8(..8) == 0;
+        let has_stale_pool = rng.u8(..8) == 0;
         let is_gated = !gate.is_empty();
         Self {
             setup,
@@ -95,6 +98,7 @@ impl Scenario {
             faults,
             is_breaking,
             takes_no_prefill,
+            has_stale_pool,
         }
     }
 

@@ -5,6 +5,7 @@ use baton::policy::ContinuationMode;
 use fastrand::Rng;
 
 use crate::model::scenario::{Scenario, deltas, pick, written};
+use crate::model::wire::{Close, Pace, frame, last_time, segments};
 use crate::support::words::{self, DONE, chunk_of, ev};
 
 /// The shortest restart that is told from a continuation natively, in UTF-16 units.
@@ -41,9 +42,15 @@ pub struct Asked<'a> {
 
 /// Makes up what the attempt will meet.
 pub fn script(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
-    if asked.partial.is_some() && scenario.takes_no_prefill && asked.mode != ContinuationMode::UserTurn {
+    if asked.partial.is_some()
+        && scenario.takes_no_prefill
+        && (asked.mode != ContinuationMode::UserTurn || rng.bool())
+    {
         let body = r#"{"error":{"message":"no","type":"t","code":"prefill"}}"#;
         return by_length(400, "", body.as_bytes(), rng);
+    }
+    if !asked.is_fresh && scenario.has_stale_pool && rng.u8(..4) > 0 {
+        return vec![(0, Act::Fault(Fault::StaleConnection))];
     }
     let refuses = if scenario.is_breaking { 8 } else { 4 };
     if rng.u8(..100) < faults_of(asked, scenario) / refuses {
@@ -69,7 +76,7 @@ fn faults_of(asked: &Asked<'_>, scenario: &Scenario) -> u8 {
 fn refusal(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     let at = rng.u64(..50);
     let body = |code: &str| format!(r#"{{"error":{{"message":"no","type":"t","code":{code}}}}}"#);
-    match rng.u8(..18) {
+    match rng.u8(..20) {
         0 => vec![(at, Act::Fault(Fault::ConnectFailed))],
         1 => vec![(at, Act::Fault(pick_fault(rng)))],
         2 => vec![(at, Act::Fin)],
@@ -96,7 +103,7 @@ fn refusal(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
             frame(
                 &pick(rng, &[vec![], vec![role.clone()], vec![role, DONE.to_owned()]]),
                 Close::Properly,
-                false,
+                Pace::Anyhow,
                 rng,
             )
         }
@@ -142,10 +149,6 @@ fn pick_end(rng: &mut Rng) -> Act {
         1 => Act::Reset,
         _ => Act::Fault(Fault::Died),
     }
-}
-
-fn last_time(script: &Script) -> u64 {
-    script.last().map_or(0, |(at, _)| *at)
 }
 
 /// The text that this upstream answers: the rest, all of it again, or a part of the end and the rest; whatever of
@@ -202,7 +205,17 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     }
     let tail = if rng.u8(..4) == 0 { ",\"usage\":null}\n\n" } else { "}\n\n" };
     let first_text = events.len();
-    events.extend(texts.iter().map(|text| words::raw_text(id, text).replace("}\n\n", tail)));
+    // Some say who speaks in each chunk.
+    let role = if asked.partial.is_some() && rng.u8(..4) == 0 {
+        "\"delta\":{\"role\":\"assistant\","
+    } else {
+        "\"delta\":{"
+    };
+    events.extend(
+        texts
+            .iter()
+            .map(|text| words::raw_text(id, text).replace("}\n\n", tail).replace("\"delta\":{", role)),
+    );
     if let Some(other) = scenario.other {
         // What comes before the text of a continuation would decide the seam too early.
         let at = if asked.partial.is_none() && rng.bool() { first_text } else { events.len() };
@@ -241,16 +254,13 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
         // A repeat that falls silent within it is taken for new text after 300 ms, and cannot be told from it.
         end = Close::Fin;
     }
-    frame(&events, end, is_repeat, rng)
-}
-
-/// How a stream's body ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Close {
-    Properly,
-    Fin,
-    Reset,
-    Never,
+    let pace = match () {
+        () if is_repeat => Pace::AtOnce,
+        () if asked.partial.is_some() && rng.bool() => Pace::Hesitant,
+        () if rng.bool() => Pace::ByEvent,
+        () => Pace::Anyhow,
+    };
+    frame(&events, end, pace, rng)
 }
 
 /// Cuts the events short, or puts something among them that should not be there.
@@ -273,7 +283,9 @@ fn spoil(events: &mut Vec<String>, id: &str, scenario: &Scenario, rng: &mut Rng)
     };
     // Behind a [DONE] that comes too early the body must not end properly: that would be an answer.
     let is_early_done = intruder == DONE;
-    if !(intruder == bad && rng.bool()) {
+    // Some write on behind what went wrong.
+    let writes_on = !intruder.is_empty() && !is_early_done && rng.u8(..3) == 0;
+    if !writes_on && !(intruder == bad && rng.bool()) {
         events.truncate(at);
     }
     if !intruder.is_empty() {
@@ -285,82 +297,4 @@ fn spoil(events: &mut Vec<String>, id: &str, scenario: &Scenario, rng: &mut Rng)
         2 => Close::Reset,
         _ => Close::Fin,
     }
-}
-
-/// The events in a body, the body in segments.
-fn frame(events: &[String], end: Close, is_repeat: bool, rng: &mut Rng) -> Script {
-    let kind = rng.u8(..3);
-    let body = events.concat();
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
-    let mut wire = match kind {
-        0 => {
-            format!("{head}Content-Length: {}\r\n\r\n", body.len() + usize::from(end != Close::Properly) * 10)
-        }
-        1 if end != Close::Fin => format!("{head}\r\n"),
-        _ => format!("{head}Transfer-Encoding: chunked\r\n\r\n"),
-    };
-    let is_chunked = wire.contains("chunked");
-    let mut ends = vec![wire.len()];
-    for event in events {
-        if is_chunked {
-            wire.push_str(&format!("{:x}\r\n{event}\r\n", event.len()));
-        } else {
-            wire.push_str(event);
-        }
-        ends.push(wire.len());
-    }
-    if is_chunked && end == Close::Properly {
-        wire.push_str("0\r\n\r\n");
-    }
-    // What repeats the partial must come at once: after 300 ms what is there decides.
-    let mut script = if is_repeat {
-        segments(wire.as_bytes(), wire.len(), rng)
-    } else if rng.bool() {
-        flushes(wire.as_bytes(), &ends, rng)
-    } else {
-        segments(wire.as_bytes(), 0, rng)
-    };
-    let pause = pick(rng, &[0, 0, 10, 2_000]);
-    let at = last_time(&script) + if is_repeat { 0 } else { pause };
-    match end {
-        Close::Properly if kind == 1 => script.push((at, Act::Fin)),
-        Close::Properly | Close::Never => {}
-        Close::Fin => script.push((at, Act::Fin)),
-        Close::Reset => script.push((at, Act::Reset)),
-    }
-    script
-}
-
-/// Bytes in reads, the first of at least `together` bytes, with pauses between.
-fn segments(wire: &[u8], together: usize, rng: &mut Rng) -> Script {
-    let mut script = Script::new();
-    let mut at = rng.u64(..20);
-    let (mean, pause) =
-        pick(rng, &[(20, 0), (60, 3), (200, 20), (500, 50), (2_000, 600), (5_000, 2_000), (150, 700)]);
-    let mut rest = wire;
-    while !rest.is_empty() {
-        let least = if script.is_empty() { together } else { 0 };
-        let len = rng.usize(1..=mean).max(least).min(rest.len());
-        let (now, later) = rest.split_at(len);
-        script.push((at, Act::Wire(now.to_vec())));
-        rest = later;
-        at += rng.u64(..=pause);
-    }
-    script
-}
-
-/// Bytes as servers write them that flush behind their events, which end at `ends`.
-fn flushes(wire: &[u8], ends: &[usize], rng: &mut Rng) -> Script {
-    let mut script = Script::new();
-    let (mut at, mut from) = (rng.u64(..20), 0);
-    let (mean, pause) = pick(rng, &[(1, 3), (1, 300), (2, 700), (10, 1_000)]);
-    for end in ends.iter().copied().filter(|_| rng.usize(..mean) == 0).chain([wire.len()]).collect::<Vec<_>>()
-    {
-        if end > from {
-            script.push((at, Act::Wire(wire[from..end].to_vec())));
-            at += rng.u64(..=pause);
-        }
-        from = end;
-    }
-    script
 }

@@ -1,5 +1,6 @@
 //! What must hold after every step, seen from outside: time limits, waits, budgets, and who is asked what.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use baton::exchange::{Kind, Record, Shape};
@@ -13,6 +14,10 @@ use crate::support::{Attempt, START, World};
 
 /// The most times that one target may be asked to carry on: once, on a fresh connection, and in another mode.
 const CARRIES_MAX: usize = 3;
+
+/// How attempts end whose connection did.
+const CUT_OFF: [&str; 7] =
+    ["connect_failed", "dns_failed", "tls_failed", "stale_connection", "closed_early", "cut", "died"];
 
 /// Follows an exchange step by step.
 pub struct Watch {
@@ -30,6 +35,8 @@ pub struct Watch {
     /// The client had its head at the end of the last step.
     is_committed: bool,
     pub is_gone: bool,
+    /// The attempts whose connection ended or failed, or never came about.
+    pub cut_off: BTreeSet<u32>,
 }
 
 /// What was seen of an attempt that ended.
@@ -53,6 +60,7 @@ impl Watch {
             is_full: false,
             is_committed: false,
             is_gone: false,
+            cut_off: BTreeSet::new(),
         }
     }
 
@@ -77,6 +85,8 @@ impl Watch {
             assert_eq!(attempt.0 as usize, self.attempts.len(), "each attempt ends once, in order");
             let result = result.name();
             self.check_patience(result, world, scenario);
+            let is_own = !CUT_OFF.contains(&result) || self.cut_off.contains(&attempt.0);
+            assert!(is_own, "{result}, but it was another attempt's connection");
             let ended = world.now;
             let is_writer = match kind {
                 Kind::MidStreamFallback => contents(world) > self.contents_before,
@@ -165,7 +175,7 @@ impl Watch {
                 .filter(|(_, one)| one.target == attempt.target)
                 .any(|(end, _)| end.result == "stale_connection");
             assert!(!attempt.fresh || is_redial, "a fresh connection in place of none");
-            if attempt.kind == "retry" {
+            if attempt.kind == "retry" && self.attempts[id as usize - 1].result == "status" {
                 self.check_wait(id, world);
             }
         }
