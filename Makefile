@@ -4,7 +4,7 @@ CARGO ?= cargo
 # cargo-deny: one on the PATH, or the one that .ci/run installs.
 DENY ?= $(firstword $(shell command -v cargo-deny 2>/dev/null) $(wildcard target/tools/deny/bin/cargo-deny))
 
-.PHONY: ci fmt-check clippy test test-epoll deny advisories demo real sdk
+.PHONY: ci fmt-check clippy test test-epoll deny advisories demo planted real sdk
 .NOTPARALLEL:
 
 ci: fmt-check clippy test test-epoll deny
@@ -42,6 +42,10 @@ advisories:
 # A scripted upstream that dies half-way, and Baton in front of it.
 demo:
 	$(CARGO) run --release -- demo
+
+# Bugs planted one at a time in a copy of the exchange: the simulator must catch each. Four minutes.
+planted:
+	bash tests/planted/run.sh
 
 # Two real model servers and the official SDK; installs 270 MB below tests/real/.env.
 real:

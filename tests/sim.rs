@@ -357,12 +357,13 @@ impl Sim {
             let is_limited = self.scenario.max_tokens.is_some() && client.finishes() == ["length"];
             assert!(
                 text == *answer || (is_limited && answer.starts_with(whole)),
-                "{text:?} is not {answer:?}"
+                "another text: {text:?} is not {answer:?}"
             );
             if self.has_finish() {
                 assert_eq!(client.finishes().len(), 1, "no finish_reason is lost: {}", client.text_of_body());
             }
-            assert!(client.usages() <= 1 + self.broken_with_usage(), "{}", client.text_of_body());
+            let usages = client.usages();
+            assert!(usages <= 1 + self.broken_with_usage(), "{usages} usages: {}", client.text_of_body());
             let is_recovered = self.world.outcome() == "partial_recovered";
             assert!(is_recovered || self.world.outcome() == "success");
             if is_recovered {
@@ -375,7 +376,7 @@ impl Sim {
                 "neither complete nor visibly broken: {}",
                 client.text_of_body()
             );
-            assert!(answer.starts_with(whole), "{text:?} is no part of {answer:?}");
+            assert!(answer.starts_with(whole), "another text: {text:?} is no part of {answer:?}");
             assert_eq!(self.world.outcome(), "partial_failed");
         }
     }
