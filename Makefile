@@ -43,7 +43,7 @@ advisories:
 demo:
 	$(CARGO) run --release -- demo
 
-# Opt-in: bugs planted in the exchange machine, which the simulator must catch.
+# Bugs planted one at a time in a copy of the exchange: the simulator must catch each. Four minutes.
 planted:
 	bash tests/planted/run.sh
 

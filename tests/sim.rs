@@ -22,16 +22,17 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use baton::exchange::{Input, Shape};
+use baton::exchange::Input;
 use baton::policy::ContinuationMode;
 use baton::time::MonoTime;
 use fastrand::Rng;
-use serde_json::Value;
 
+use model::end::check_end;
 use model::scenario::{Scenario, pick};
 use model::upstream::{Act, Asked, script};
+use model::view::delivered;
+use model::watch::Watch;
 use support::World;
-use support::client::End;
 
 /// Every seed that ever failed, so far for what the model itself took wrong: it still runs what it makes up today.
 const ONCE_FAILED: &[u64] = &[
@@ -105,8 +106,7 @@ struct Sim {
     events: BTreeMap<(MonoTime, u64), Event>,
     count: u64,
     scripted: u32,
-    is_full: bool,
-    is_gone: bool,
+    watch: Watch,
     /// The number of the step at which the client leaves.
     gone_at: Option<u64>,
 }
@@ -124,8 +124,7 @@ impl Sim {
             events: BTreeMap::new(),
             count: 0,
             scripted: 0,
-            is_full: false,
-            is_gone: false,
+            watch: Watch::new(),
             gone_at,
         };
         if sim.rng.u8(..4) == 0 {
@@ -160,7 +159,7 @@ impl Sim {
                 self.at(now, Event::Gone);
             }
             self.step();
-            self.script_new_attempts();
+            self.look();
             if is_told {
                 self.world
                     .take()
@@ -170,7 +169,7 @@ impl Sim {
             steps += 1;
             assert!(steps < 100_000, "it goes on and on");
         }
-        self.check_end();
+        check_end(&self.world, &self.scenario, &self.watch);
         [self.world.results(), self.world.seams(), vec![self.world.outcome()]].concat()
     }
 
@@ -183,7 +182,7 @@ impl Sim {
                 let wait = at.since(self.world.now);
                 self.world.advance_exactly(wait);
                 // A timer may have been due at the very moment at which the client leaves.
-                self.script_new_attempts();
+                self.look();
                 let (_, event) = self.events.pop_first().expect("an event");
                 self.happen(event);
             }
@@ -197,7 +196,7 @@ impl Sim {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Upstream(id, act) if self.is_full && self.rng.u8(..8) > 0 => {
+            Event::Upstream(id, act) if self.watch.is_full() && self.rng.u8(..8) > 0 => {
                 // Nothing is read while the window is full; what is on its way may still come.
                 let later = self.world.now.after(Duration::from_millis(50));
                 let behind: Vec<_> = self.take_events_of(id);
@@ -206,22 +205,27 @@ impl Sim {
                     self.at(at.max(later), Event::Upstream(id, act));
                 }
             }
-            Event::Upstream(id, act) => match act {
-                Act::Wire(bytes) => drop(self.world.wire(id, bytes)),
-                Act::Fin => drop(self.world.fin(id)),
-                Act::Reset => drop(self.world.reset(id)),
-                Act::Fault(fault) => drop(self.world.fault(id, fault)),
-            },
+            Event::Upstream(id, act) => {
+                if !matches!(act, Act::Wire(_)) {
+                    self.watch.cut_off.insert(id);
+                }
+                match act {
+                    Act::Wire(bytes) => drop(self.world.wire(id, bytes)),
+                    Act::Fin => drop(self.world.fin(id)),
+                    Act::Reset => drop(self.world.reset(id)),
+                    Act::Fault(fault) => drop(self.world.fault(id, fault)),
+                }
+            }
             Event::WindowFull => {
-                self.is_full = true;
+                self.watch.window(true, &self.world);
                 self.world.input(Input::WindowFull);
             }
             Event::WindowOpen => {
-                self.is_full = false;
+                self.watch.window(false, &self.world);
                 self.world.input(Input::WindowOpen);
             }
             Event::Gone => {
-                self.is_gone = true;
+                self.watch.is_gone = true;
                 self.world.input(Input::ClientGone);
             }
         }
@@ -242,23 +246,31 @@ impl Sim {
         taken.collect()
     }
 
+    fn look(&mut self) {
+        self.watch.look(&self.world, &self.scenario);
+        self.script_new_attempts();
+    }
+
     fn script_new_attempts(&mut self) {
         while let Some(attempt) = self.world.attempts.get(&self.scripted) {
             let id = self.scripted;
             self.scripted += 1;
+            self.watch.check_open(id, &self.world, &self.scenario);
             let is_mid_stream = attempt.kind == "mid_stream_fallback";
-            let (partial, mode) = match is_mid_stream.then(|| self.check_continuation(id)) {
-                Some((partial, mode)) => (Some(partial), mode),
-                None => {
-                    assert_eq!(attempt.body, self.scenario.body_for(attempt.target), "untouched");
-                    (None, ContinuationMode::None)
-                }
-            };
-            let delivered = self.delivered();
+            let (partial, mode) =
+                match is_mid_stream.then(|| self.watch.check_continuation(id, &self.world, &self.scenario)) {
+                    Some((partial, mode)) => (Some(partial), mode),
+                    None => {
+                        assert_eq!(attempt.body, self.scenario.body_for(attempt.target), "untouched");
+                        (None, ContinuationMode::None)
+                    }
+                };
+            let delivered = delivered(&self.world);
             let asked = Asked {
                 shape: self.scenario.setup.shape,
                 mode,
                 is_fresh: attempt.fresh,
+                is_for_two: self.scenario.setup.body.contains("\"n\":2"),
                 partial: partial.as_deref(),
                 delivered: &delivered,
             };
@@ -266,130 +278,6 @@ impl Sim {
                 let time = self.world.now.after(Duration::from_millis(ms));
                 self.at(time, Event::Upstream(id, act));
             }
-        }
-    }
-
-    /// A continuation is valid JSON and ends with just what the client has; gives that, and how it asks.
-    fn check_continuation(&self, id: u32) -> (String, ContinuationMode) {
-        let attempt = &self.world.attempts[&id];
-        let body: Value = serde_json::from_slice(&attempt.body).expect("valid JSON");
-        let messages = body["messages"].as_array().expect("messages");
-        let (last, mode) = match messages.as_slice() {
-            [.., last, turn] if turn["role"] == "user" => (last, ContinuationMode::UserTurn),
-            [.., last] => (last, self.scenario.setup.targets[attempt.target]),
-            [] => panic!("no messages"),
-        };
-        assert_eq!(last["role"], "assistant");
-        let partial = last["content"].as_str().expect("a text").to_owned();
-        let delivered = self.delivered();
-        let mut whole = delivered.strip_suffix(char::REPLACEMENT_CHARACTER).unwrap_or(&delivered);
-        if self.scenario.setup.trims && mode != ContinuationMode::UserTurn {
-            whole = whole.trim_end();
-        }
-        assert_eq!(partial, whole, "the partial is what was delivered");
-        assert!(!self.is_gone, "asked for a client that left");
-        (partial, mode)
-    }
-
-    /// The text that the client has, halves of characters joined.
-    fn delivered(&self) -> String {
-        if self.world.client.status() != Some(200) || self.scenario.setup.shape != Shape::ChatStream {
-            return String::new();
-        }
-        let mut escaped = String::new();
-        for event in self.world.client.events() {
-            if let Some((_, rest)) = event.split_once("\"delta\":{\"content\":\"") {
-                let end = rest.find("\"},\"finish_reason\"").expect("the text's end");
-                escaped.push_str(&rest[..end]);
-            } else if let Some((_, rest)) = event.split_once("\"content\":\"") {
-                let end = rest.find("\"}").expect("the text's end");
-                escaped.push_str(&rest[..end]);
-            }
-        }
-        units(&escaped)
-    }
-
-    fn check_end(&self) {
-        let client = &self.world.client;
-        if self.is_gone {
-            return;
-        }
-        assert!(client.is_over());
-        let status = client.status().expect("a head");
-        let answer = &self.scenario.answer;
-        match self.scenario.setup.shape {
-            _ if status >= 400 => {
-                assert_eq!(client.end, Some(End::Finished));
-                assert!(client.json()["error"].is_object(), "{}", client.text_of_body());
-            }
-            Shape::ChatPlain => {
-                assert_eq!(client.body, support::words::completion(answer).as_bytes());
-                assert_eq!(client.end, Some(End::Finished));
-            }
-            Shape::Opaque if client.end == Some(End::Finished) => assert_eq!(client.body, answer.as_bytes()),
-            Shape::Opaque => assert!(answer.as_bytes().starts_with(&client.body)),
-            Shape::ChatStream => self.check_stream(),
-        }
-        assert!(status < 500 || self.world.outcome() == "partial_failed");
-    }
-
-    /// The attempt that answered gave a finish_reason, before any `[DONE]`.
-    fn has_finish(&self) -> bool {
-        let Some((_, attempt)) = self.world.attempts.last_key_value() else { return false };
-        let heard = String::from_utf8_lossy(&attempt.heard);
-        heard.split("[DONE]").next().is_some_and(|before| before.contains("\"finish_reason\":\"stop\""))
-    }
-
-    /// How many attempts before the last gave figures of usage: who broke behind them may have shown them.
-    fn broken_with_usage(&self) -> usize {
-        let earlier = self.world.attempts.values().rev().skip(1);
-        earlier.filter(|attempt| String::from_utf8_lossy(&attempt.heard).contains("\"usage\":{")).count()
-    }
-
-    fn check_stream(&self) {
-        let client = &self.world.client;
-        let (text, answer) = (self.delivered(), &self.scenario.answer);
-        // What the limit or a failure left of a character that came in two deltas.
-        let whole = text.strip_suffix(char::REPLACEMENT_CHARACTER).unwrap_or(&text);
-        let shows_usage = client.chunks().iter().any(|chunk| chunk.get("usage").is_some());
-        assert!(!(self.scenario.hides_usage && shows_usage), "{}", client.text_of_body());
-        if client.is_complete() {
-            let is_limited = self.scenario.max_tokens.is_some() && client.finishes() == ["length"];
-            assert!(
-                text == *answer || (is_limited && answer.starts_with(whole)),
-                "another text: {text:?} is not {answer:?}"
-            );
-            if self.has_finish() {
-                assert_eq!(client.finishes().len(), 1, "no finish_reason is lost: {}", client.text_of_body());
-            }
-            let usages = client.usages();
-            assert!(usages <= 1 + self.broken_with_usage(), "{usages} usages: {}", client.text_of_body());
-            let is_recovered = self.world.outcome() == "partial_recovered";
-            assert!(is_recovered || self.world.outcome() == "success");
-            if is_recovered {
-                assert!(client.distinct("id").iter().filter(|id| *id != "").count() <= 1, "one id");
-                assert!(client.roles() <= 1 && client.finishes().len() <= 1);
-            }
-        } else {
-            assert!(
-                client.is_visibly_broken(),
-                "neither complete nor visibly broken: {}",
-                client.text_of_body()
-            );
-            assert!(answer.starts_with(whole), "another text: {text:?} is no part of {answer:?}");
-            assert_eq!(self.world.outcome(), "partial_failed");
-        }
-    }
-}
-
-/// Escaped text as a client of UTF-16 strings reads it.
-fn units(escaped: &str) -> String {
-    match serde_json::from_str(&format!("\"{escaped}\"")) {
-        Ok(text) => text,
-        // Half a character at the end.
-        Err(_) => {
-            serde_json::from_str::<String>(&format!("\"{}\"", &escaped[..escaped.len() - 6])).expect("text")
-                + "\u{fffd}"
         }
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Attempt {
     pub timeouts: Timeouts,
     /// The target's breaker as it stood at the dispatch.
     pub ticket: Ticket,
+    /// It carries on although its target cools down: nobody else is there.
+    pub is_anyway: bool,
     /// Kept until the commit takes its headers.
     pub head: Option<Box<ResponseHead>>,
     pub status: Option<u16>,
@@ -113,6 +115,7 @@ impl Attempt {
             dispatched: now,
             timeouts,
             ticket: Ticket::default(),
+            is_anyway: false,
             head: None,
             status: None,
             request_id: None,

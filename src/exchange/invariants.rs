@@ -11,6 +11,8 @@ pub(super) struct Ledger {
     closed: u32,
     /// Connections dialled anew in place of stale ones.
     pub redialled: u32,
+    /// Targets asked to carry on in another mode than they refused.
+    pub demoted: u32,
     mid_stream: u32,
     heads: u32,
     ends: u32,
@@ -103,8 +105,7 @@ impl Exchange {
             FailureMode::Continue => policy.stream_failure.max_fallbacks,
             FailureMode::Terminate => 0,
         };
-        let demoted = u32::try_from(self.demoted.len()).unwrap_or(u32::MAX);
-        let again = self.ledger.redialled + demoted;
+        let again = self.ledger.redialled + self.ledger.demoted;
         let spent = 1 + self.retries + self.fallbacks + self.mid_stream_fallbacks + again;
         // A client that left may have cancelled the one that was awaited.
         let is_awaited = u32::from(self.pending.is_some());
@@ -114,6 +115,7 @@ impl Exchange {
             && self.fallbacks <= policy.max_fallbacks
             && self.mid_stream_fallbacks <= mid_stream_max
             && self.ledger.redialled <= asked
+            && self.ledger.demoted as usize <= self.demoted.len()
             && usize::try_from(asked).is_ok_and(|asked| asked <= self.order.len().max(1))
             && (self.attempts + is_awaited + is_cancelled == spent || self.order.is_empty())
             && (self.ledger.mid_stream == 0 || self.committed.is_some())

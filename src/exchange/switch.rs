@@ -61,11 +61,12 @@ impl Exchange {
             self.breach = Some(Box::new(Breach { cause, since: now }));
         } else if matches!(cause, Cause::Fault(Fault::StaleConnection)) && !self.redialled {
             self.redialled = true;
-            self.ledger.redialled += 1;
-            if self.carry_on(now).is_ok() {
+            if self.ask_again(attempt, now) {
+                self.ledger.redialled += 1;
                 return;
             }
-        } else if self.demote(attempt, &cause) && self.carry_on(now).is_ok() {
+        } else if self.demote(attempt, &cause) && self.ask_again(attempt, now) {
+            self.ledger.demoted += 1;
             return;
         }
         self.switch(now);
@@ -96,7 +97,8 @@ impl Exchange {
             self.position = position;
             if let Ok((target, body)) = self.continuation() {
                 self.mid_stream_fallbacks += 1;
-                return self.open_continuation(&target, body, ticket, now);
+                self.open_continuation(&target, body, ticket, now);
+                return self.mark_anyway(true);
             }
         }
         self.position = self.position.min(self.order.len().saturating_sub(1));
@@ -110,6 +112,26 @@ impl Exchange {
         let ticket = self.admit(target.index, now).map_err(NotAsked::CoolingDown)?;
         self.open_continuation(&target, body, ticket, now);
         Ok(())
+    }
+
+    /// Asks the attempt's target once more, on another connection or in another mode. One that was asked although it
+    /// cools down is so again. False: it is not asked.
+    fn ask_again(&mut self, attempt: &Attempt, now: MonoTime) -> bool {
+        let Ok((target, body)) = self.continuation() else { return false };
+        let ticket = match self.admit(target.index, now) {
+            Ok(ticket) => ticket,
+            Err(refused) if attempt.is_anyway => refused.ticket,
+            Err(_) => return false,
+        };
+        self.open_continuation(&target, body, ticket, now);
+        self.mark_anyway(attempt.is_anyway);
+        true
+    }
+
+    fn mark_anyway(&mut self, is_anyway: bool) {
+        if let Some(opened) = &mut self.attempt {
+            opened.is_anyway = is_anyway;
+        }
     }
 
     /// The target whose turn it is, and what it is to be sent.

@@ -108,6 +108,39 @@ fn a_continuation_passes_over_what_cools_down() {
     assert!(world.client.is_visibly_broken());
 }
 
+/// Who is asked although it cools down is asked again as anybody else: anew for a dead pooled connection, and in another
+/// mode than it refuses.
+// [B3, K7]
+#[test]
+fn who_is_asked_anyway_is_asked_again() {
+    let stale: Lead = |w| w.fault(1, Fault::StaleConnection);
+    let refuses: Lead = |w| w.answer(1, 400, "", r#"{"error":{"message":"no prefill"}}"#);
+    for (name, lead, is_fresh) in [("stale", stale, true), ("refuses a prefill", refuses, false)] {
+        let mut world = World::new(&route(&[false, true]));
+        world.ok(0).send(0, text(PARTIAL)).fin(0);
+        lead(&mut world);
+        assert_eq!((world.attempts[&2].target, world.attempts[&2].fresh), (1, is_fresh), "{name}");
+        world.ok(2).send(2, text_b("Then.") + &finish_b() + DONE);
+        assert!(world.client.is_complete(), "{name}");
+    }
+}
+
+/// Who opened its breaker meanwhile is not asked again.
+#[test]
+fn who_cools_down_meanwhile_is_not_asked_again() {
+    let setup = route(&[false, false]).with(|setup| {
+        setup.policy.when_all_unavailable = WhenAllUnavailable::Fail;
+        setup.policy.cooldown.failures = 1;
+        setup.policy.stream_failure.max_fallbacks = 2;
+    });
+    let mut world = World::new(&setup);
+    world.ok(0).send(0, text(PARTIAL)).fin(0);
+    world.health.open(1, world.now);
+    world.fault(1, Fault::StaleConnection);
+    assert_eq!(world.attempts.len(), 2);
+    assert!(world.client.is_visibly_broken());
+}
+
 type Lead = fn(&mut World) -> &mut World;
 
 /// What happens to one target, and what its breaker is told.

@@ -1,10 +1,12 @@
 //! The targets' breakers, the real ones, in one place instead of on all cores; what they were told is kept.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use baton::exchange::Breakers;
 use baton::policy::Cooldown;
-use baton::policy::cooldown::{self, Admission, Ending, Event, Verdict};
+use baton::policy::cooldown::{self, Admission, Ending, Event, Ticket, Verdict};
+use baton::time::MonoTime;
 
 use super::Setup;
 
@@ -20,6 +22,8 @@ struct Shared {
     packed: Vec<u64>,
     asked: Vec<usize>,
     endings: Vec<(usize, Ending)>,
+    /// Targets that were refused when they were asked about last.
+    refused: BTreeSet<usize>,
 }
 
 impl Health {
@@ -46,6 +50,10 @@ impl Health {
             }
             let (packed, verdict) = cooldown::step(shared.packed[target], event, now, &health.settings);
             shared.packed[target] = packed;
+            match verdict {
+                Verdict::Refused { .. } => drop(shared.refused.insert(target)),
+                Verdict::Allowed | Verdict::Probe => drop(shared.refused.remove(&target)),
+            }
             Admission::new(packed, verdict)
         })
     }
@@ -58,6 +66,19 @@ impl Health {
     /// How attempts ended, by target, in order.
     pub fn endings(&self) -> Vec<(usize, Ending)> {
         self.shared().endings.clone()
+    }
+
+    /// Another exchange's failure opens the breaker of a target.
+    pub fn open(&self, target: usize, now: MonoTime) {
+        let settings = Cooldown { failures: 1, ..self.settings };
+        let failed = Event::Ended(Ticket::default(), Ending::Failure);
+        let mut shared = self.shared();
+        shared.packed[target] = cooldown::step(shared.packed[target], failed, now, &settings).0;
+    }
+
+    /// Whether a target was refused when it was asked about last.
+    pub fn was_refused(&self, target: usize) -> bool {
+        self.shared().refused.contains(&target)
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {

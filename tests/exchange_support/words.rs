@@ -51,6 +51,14 @@ pub fn finish_b() -> String {
     chunk_of("bb", "", r#""stop""#)
 }
 
+pub fn text_of_choice(index: u32, text: &str) -> String {
+    raw_text("a", &escaped(text)).replace("\"index\":0", &format!("\"index\":{index}"))
+}
+
+pub fn finish_of_choice(index: u32) -> String {
+    finish().replace("\"index\":0", &format!("\"index\":{index}"))
+}
+
 pub fn usage(id: &str, prompt: u64, completion: u64) -> String {
     let total = prompt + completion;
     ev(&format!(

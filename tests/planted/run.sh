@@ -39,12 +39,17 @@ read_bug() {
     done; } <"$1"
 }
 
+build() {
+    cargo test --locked --test sim --no-run >"$log" 2>&1
+}
+
 # Runs the simulator on the copy as it stands. Sets `seed`, the first that failed, and `message`.
 # 0: all seeds passed; 1: some failed; 2: it does not build, or does not end.
 simulate() {
     seed= message=
     cd "$tree"
-    if ! cargo test --locked --test sim --no-run >"$log" 2>&1; then
+    # Once more, since a compiler that was killed says nothing of the bug.
+    if ! build && ! { cat "$log" >&2; build; }; then
         message="does not build: $(grep -m 1 '^error' "$log" || true)"
         return 2
     fi

@@ -1,5 +1,9 @@
-//! What the simulator makes up from a seed.
-#![allow(clippy::expect_used, reason = "a part of tests: what should not be fails them")]
+//! What the simulator makes up from a seed, and what must hold of it.
+#![allow(clippy::expect_used, clippy::panic, reason = "a part of tests: what should not be fails them")]
 
+pub mod end;
 pub mod scenario;
 pub mod upstream;
+pub mod view;
+pub mod watch;
+pub mod wire;

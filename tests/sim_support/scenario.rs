@@ -10,6 +10,20 @@ use fastrand::Rng;
 use crate::support::setup::MS;
 use crate::support::{START, Setup, words};
 
+/// Deltas that are content and that no other model can carry on.
+const OTHERS: [&str; 4] = [
+    r#""tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]"#,
+    r#""reasoning_content":"Hm.""#,
+    r#""refusal":"No.""#,
+    r#""audio":{"id":"s","data":"AA=="}"#,
+];
+
+/// Whether an event has such a delta, or is of a second choice.
+pub fn is_gate(event: &str) -> bool {
+    let keys = ["\"tool_calls\":", "\"reasoning_content\":", "\"refusal\":", "\"audio\":", "\"index\":1,"];
+    keys.iter().any(|key| event.contains(key))
+}
+
 /// One exchange to be simulated.
 pub struct Scenario {
     pub setup: Setup,
@@ -20,8 +34,18 @@ pub struct Scenario {
     pub max_tokens: Option<u64>,
     /// Every target is asked for usage on behalf of a client that did not ask.
     pub hides_usage: bool,
+    /// The request is one whose answer no other model can carry on.
+    pub is_gated: bool,
+    /// The answer has more in it than text: a delta's members, or those of a second choice.
+    pub other: Option<&'static str>,
     /// How often an upstream does what it should not, of 100.
     pub faults: u8,
+    /// The first stream breaks off within its text, and others may carry it on.
+    pub is_breaking: bool,
+    /// Upstreams refuse to continue an assistant message.
+    pub takes_no_prefill: bool,
+    /// Most pooled connections are dead.
+    pub has_stale_pool: bool,
 }
 
 impl Scenario {
@@ -31,7 +55,8 @@ impl Scenario {
             1 => Shape::Opaque,
             _ => Shape::ChatStream,
         };
-        let modes: Vec<_> = (0..rng.usize(1..=5)).map(|_| mode(rng)).collect();
+        let is_breaking = shape == Shape::ChatStream && rng.u8(..3) > 0;
+        let modes: Vec<_> = (0..rng.usize(1 + usize::from(is_breaking)..=5)).map(|_| mode(rng)).collect();
         let is_native =
             modes.iter().all(|mode| matches!(mode, ContinuationMode::Prefill | ContinuationMode::None));
         let is_tellable = !is_native || rng.bool();
@@ -40,7 +65,9 @@ impl Scenario {
         let max_tokens = (rng.u8(..4) == 0).then(|| rng.u64(1..40));
         let mut setup = Setup::stream(&modes);
         setup.shape = shape;
-        setup.body = body(shape, include_usage, max_tokens, rng);
+        let is_plain = shape != Shape::ChatStream || (is_breaking && rng.u8(..4) > 0);
+        let gate = if is_plain { "" } else { pick_gate(&mut setup, rng) };
+        setup.body = body(shape, include_usage, max_tokens, gate, rng);
         setup.seed = rng.u64(..);
         setup.prefill_flags = pick(rng, &[PrefillFlags::None, PrefillFlags::Vllm, PrefillFlags::Prefix]);
         setup.trims = rng.u8(..4) == 0;
@@ -51,7 +78,28 @@ impl Scenario {
         set_health(&mut setup, rng);
         set_limits(&mut setup, rng);
         let faults = pick(rng, &[10, 50, 80, 95]);
-        Self { setup, answer, is_tellable, max_tokens, hides_usage, faults }
+        if is_breaking {
+            let continues = &mut setup.policy.stream_failure;
+            continues.mode = FailureMode::Continue;
+            continues.max_fallbacks = continues.max_fallbacks.max(1);
+        }
+        let other = (!is_plain && rng.u8(..4) == 0).then(|| pick(rng, &OTHERS));
+        let takes_no_prefill = is_tellable && rng.u8(..8) == 0;
+        let has_stale_pool = rng.u8(..8) == 0;
+        let is_gated = !gate.is_empty();
+        Self {
+            setup,
+            answer,
+            is_tellable,
+            max_tokens,
+            hides_usage,
+            is_gated,
+            other,
+            faults,
+            is_breaking,
+            takes_no_prefill,
+            has_stale_pool,
+        }
     }
 
     /// What a target is asked that has nothing to carry on.
@@ -110,7 +158,7 @@ fn set_health(setup: &mut Setup, rng: &mut Rng) {
 
 fn set_limits(setup: &mut Setup, rng: &mut Rng) {
     setup.timeouts.first_token = MS(pick(rng, &[0, 800, 20_000, 60_000]));
-    setup.timeouts.idle = MS(pick(rng, &[0, 800, 20_000, 30_000]));
+    setup.timeouts.idle = MS(pick(rng, &[0, 800, 1_500, 20_000, 30_000]));
     setup.timeouts.response = MS(pick(rng, &[0, 2_000, 60_000]));
     setup.timeouts.total = MS(if rng.u8(..8) == 0 { pick(rng, &[1_000, 20_000]) } else { 0 });
     setup.limits.heartbeat = MS(pick(rng, &[0, 400, 15_000]));
@@ -124,7 +172,27 @@ fn set_limits(setup: &mut Setup, rng: &mut Rng) {
     }
 }
 
-fn body(shape: Shape, include_usage: bool, max_tokens: Option<u64>, rng: &mut Rng) -> String {
+/// Members of a request whose answer must not be continued; empty: it may be.
+fn pick_gate(setup: &mut Setup, rng: &mut Rng) -> &'static str {
+    if rng.u8(..5) > 0 {
+        return "";
+    }
+    let tools = ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]";
+    let gate = pick(
+        rng,
+        &[
+            ",\"n\":2",
+            ",\"logprobs\":true",
+            ",\"response_format\":{\"type\":\"json_object\"}",
+            ",\"modalities\":[\"text\",\"audio\"]",
+            tools,
+        ],
+    );
+    setup.policy.continue_with_tools = gate != tools;
+    gate
+}
+
+fn body(shape: Shape, include_usage: bool, max_tokens: Option<u64>, gate: &str, rng: &mut Rng) -> String {
     if shape == Shape::Opaque {
         let stream = if rng.bool() { ",\"stream\":true" } else { "" };
         return format!(r#"{{"model":"r","input":"Hi"{stream}}}"#);
@@ -141,6 +209,7 @@ fn body(shape: Shape, include_usage: bool, max_tokens: Option<u64>, rng: &mut Rn
     if let Some(tokens) = max_tokens {
         body.push_str(&format!(",\"max_tokens\":{tokens}"));
     }
+    body.push_str(gate);
     body.push('}');
     body
 }

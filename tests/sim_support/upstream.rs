@@ -5,6 +5,7 @@ use baton::policy::ContinuationMode;
 use fastrand::Rng;
 
 use crate::model::scenario::{Scenario, deltas, pick, written};
+use crate::model::wire::{Close, Pace, frame, last_time, segments};
 use crate::support::words::{self, DONE, chunk_of, ev};
 
 /// The shortest restart that is told from a continuation natively, in UTF-16 units.
@@ -31,6 +32,8 @@ pub struct Asked<'a> {
     pub shape: Shape,
     pub mode: ContinuationMode,
     pub is_fresh: bool,
+    /// Two choices are wanted.
+    pub is_for_two: bool,
     /// What it is to carry on from.
     pub partial: Option<&'a str>,
     /// All that the client has: more than the partial if white space at the end is not sent.
@@ -39,7 +42,18 @@ pub struct Asked<'a> {
 
 /// Makes up what the attempt will meet.
 pub fn script(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
-    if rng.u8(..100) < faults_of(asked, scenario) / 4 {
+    if asked.partial.is_some()
+        && scenario.takes_no_prefill
+        && (asked.mode != ContinuationMode::UserTurn || rng.bool())
+    {
+        let body = r#"{"error":{"message":"no","type":"t","code":"prefill"}}"#;
+        return by_length(400, "", body.as_bytes(), rng);
+    }
+    if !asked.is_fresh && scenario.has_stale_pool && rng.u8(..4) > 0 {
+        return vec![(0, Act::Fault(Fault::StaleConnection))];
+    }
+    let refuses = if scenario.is_breaking { 8 } else { 4 };
+    if rng.u8(..100) < faults_of(asked, scenario) / refuses {
         return refusal(asked, scenario, rng);
     }
     match asked.shape {
@@ -62,14 +76,16 @@ fn faults_of(asked: &Asked<'_>, scenario: &Scenario) -> u8 {
 fn refusal(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     let at = rng.u64(..50);
     let body = |code: &str| format!(r#"{{"error":{{"message":"no","type":"t","code":{code}}}}}"#);
-    match rng.u8(..16) {
+    match rng.u8(..20) {
         0 => vec![(at, Act::Fault(Fault::ConnectFailed))],
         1 => vec![(at, Act::Fault(pick_fault(rng)))],
         2 => vec![(at, Act::Fin)],
         3 => vec![(at, Act::Reset)],
         4 if !asked.is_fresh => vec![(at, Act::Fault(Fault::StaleConnection))],
         5 => vec![],
-        6 => by_length(429, &format!("Retry-After: {}\r\n", rng.u8(..5)), body("429").as_bytes(), rng),
+        6 | 16..=17 => {
+            by_length(429, &format!("Retry-After: {}\r\n", rng.u8(..4)), body("429").as_bytes(), rng)
+        }
         7 => by_length(429, "Retry-After-Ms: 700\r\n", body("\"insufficient_quota\"").as_bytes(), rng),
         8 => by_length(pick(rng, &[500, 502, 503, 529]), "", body("\"busy\"").as_bytes(), rng),
         9 => {
@@ -87,7 +103,7 @@ fn refusal(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
             frame(
                 &pick(rng, &[vec![], vec![role.clone()], vec![role, DONE.to_owned()]]),
                 Close::Properly,
-                false,
+                Pace::Anyhow,
                 rng,
             )
         }
@@ -133,10 +149,6 @@ fn pick_end(rng: &mut Rng) -> Act {
         1 => Act::Reset,
         _ => Act::Fault(Fault::Died),
     }
-}
-
-fn last_time(script: &Script) -> u64 {
-    script.last().map_or(0, |(at, _)| *at)
 }
 
 /// The text that this upstream answers: the rest, all of it again, or a part of the end and the rest; whatever of
@@ -192,7 +204,23 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
         events.push(ev(r#"{"id":"","created":0,"choices":[],"prompt_filter_results":[]}"#));
     }
     let tail = if rng.u8(..4) == 0 { ",\"usage\":null}\n\n" } else { "}\n\n" };
-    events.extend(texts.iter().map(|text| words::raw_text(id, text).replace("}\n\n", tail)));
+    let first_text = events.len();
+    // Some say who speaks in each chunk.
+    let role = if asked.partial.is_some() && rng.u8(..4) == 0 {
+        "\"delta\":{\"role\":\"assistant\","
+    } else {
+        "\"delta\":{"
+    };
+    events.extend(
+        texts
+            .iter()
+            .map(|text| words::raw_text(id, text).replace("}\n\n", tail).replace("\"delta\":{", role)),
+    );
+    if let Some(other) = scenario.other {
+        // What comes before the text of a continuation would decide the seam too early.
+        let at = if asked.partial.is_none() && rng.bool() { first_text } else { events.len() };
+        events.insert(at, chunk_of(id, other, "null"));
+    }
     let says_finish = rng.u8(..8) > 0;
     if says_finish && rng.u8(..3) == 0 && !texts.is_empty() {
         // Along with the last of the text.
@@ -200,6 +228,12 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
         events.push(last.replace("\"finish_reason\":null", "\"finish_reason\":\"stop\""));
     } else if says_finish {
         events.push(chunk_of(id, "", r#""stop""#));
+    }
+    if asked.is_for_two {
+        events.push(words::text_of_choice(1, "Two."));
+        if says_finish {
+            events.push(words::finish_of_choice(1));
+        }
     }
     if rng.bool() {
         events.push(words::usage(id, 9, texts.len() as u64));
@@ -210,7 +244,8 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
             events.extend([words::raw_text(id, LATE), chunk_of(id, "", r#""stop""#), DONE.to_owned()]);
         }
     }
-    let mut end = if rng.u8(..100) < faults_of(asked, scenario) {
+    let breaks = scenario.is_breaking && asked.partial.is_none();
+    let mut end = if breaks || rng.u8(..100) < faults_of(asked, scenario) {
         spoil(&mut events, id, scenario, rng)
     } else {
         Close::Properly
@@ -219,23 +254,20 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
         // A repeat that falls silent within it is taken for new text after 300 ms, and cannot be told from it.
         end = Close::Fin;
     }
-    frame(&events, end, is_repeat, rng)
-}
-
-/// How a stream's body ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Close {
-    Properly,
-    Fin,
-    Reset,
-    Never,
+    let pace = match () {
+        () if is_repeat => Pace::AtOnce,
+        () if asked.partial.is_some() && rng.bool() => Pace::Hesitant,
+        () if rng.bool() => Pace::ByEvent,
+        () => Pace::Anyhow,
+    };
+    frame(&events, end, pace, rng)
 }
 
 /// Cuts the events short, or puts something among them that should not be there.
 fn spoil(events: &mut Vec<String>, id: &str, scenario: &Scenario, rng: &mut Rng) -> Close {
     // Early as often as anywhere.
     let early = rng.usize(..=events.len().min(3));
-    let at = if rng.bool() { early } else { rng.usize(..=events.len()) };
+    let at = if rng.bool() && !scenario.is_breaking { early } else { rng.usize(..=events.len()) };
     let lost = "data: {\"choices\":[{\"delta\":{\"content\":\"lost\n\n";
     let bad = "data: {\"choices\":\n\n";
     let refused = if scenario.is_tellable { "400" } else { "422" };
@@ -251,7 +283,9 @@ fn spoil(events: &mut Vec<String>, id: &str, scenario: &Scenario, rng: &mut Rng)
     };
     // Behind a [DONE] that comes too early the body must not end properly: that would be an answer.
     let is_early_done = intruder == DONE;
-    if !(intruder == bad && rng.bool()) {
+    // Some write on behind what went wrong.
+    let writes_on = !intruder.is_empty() && !is_early_done && rng.u8(..3) == 0;
+    if !writes_on && !(intruder == bad && rng.bool()) {
         events.truncate(at);
     }
     if !intruder.is_empty() {
@@ -263,59 +297,4 @@ fn spoil(events: &mut Vec<String>, id: &str, scenario: &Scenario, rng: &mut Rng)
         2 => Close::Reset,
         _ => Close::Fin,
     }
-}
-
-/// The events in a body, the body in segments.
-fn frame(events: &[String], end: Close, is_repeat: bool, rng: &mut Rng) -> Script {
-    let kind = rng.u8(..3);
-    let body = events.concat();
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
-    let mut wire = match kind {
-        0 => {
-            format!("{head}Content-Length: {}\r\n\r\n", body.len() + usize::from(end != Close::Properly) * 10)
-        }
-        1 if end != Close::Fin => format!("{head}\r\n"),
-        _ => format!("{head}Transfer-Encoding: chunked\r\n\r\n"),
-    };
-    let is_chunked = wire.contains("chunked");
-    for event in events {
-        if is_chunked {
-            wire.push_str(&format!("{:x}\r\n{event}\r\n", event.len()));
-        } else {
-            wire.push_str(event);
-        }
-    }
-    if is_chunked && end == Close::Properly {
-        wire.push_str("0\r\n\r\n");
-    }
-    // What repeats the partial must come at once: after 300 ms what is there decides.
-    let together = if is_repeat { wire.len() } else { 0 };
-    let mut script = segments(wire.as_bytes(), together, rng);
-    let pause = pick(rng, &[0, 0, 10, 2_000]);
-    let at = last_time(&script) + if is_repeat { 0 } else { pause };
-    match end {
-        Close::Properly if kind == 1 => script.push((at, Act::Fin)),
-        Close::Properly | Close::Never => {}
-        Close::Fin => script.push((at, Act::Fin)),
-        Close::Reset => script.push((at, Act::Reset)),
-    }
-    script
-}
-
-/// Bytes in reads, the first of at least `together` bytes, with pauses between.
-fn segments(wire: &[u8], together: usize, rng: &mut Rng) -> Script {
-    let mut script = Script::new();
-    let mut at = rng.u64(..20);
-    let (mean, pause) =
-        pick(rng, &[(20, 0), (60, 3), (200, 20), (500, 50), (2_000, 600), (5_000, 2_000), (150, 700)]);
-    let mut rest = wire;
-    while !rest.is_empty() {
-        let least = if script.is_empty() { together } else { 0 };
-        let len = rng.usize(1..=mean).max(least).min(rest.len());
-        let (now, later) = rest.split_at(len);
-        script.push((at, Act::Wire(now.to_vec())));
-        rest = later;
-        at += rng.u64(..=pause);
-    }
-    script
 }
