@@ -60,7 +60,7 @@ fn the_probes_tell_of_a_drain() {
     assert_has(
         &status,
         json!({ "state": "serving", "version": env!("CARGO_PKG_VERSION"), "open_streams": 1,
-            "open_connections": 1, "cores": [{ "core": 0, "listeners": 1, "open_streams": 1 }],
+            "open_connections": 1, "cores": [{ "core": 0, "listeners": 1, "open_connections": 1, "open_streams": 1 }],
             "targets": [{ "target": "up1/model-1", "state": "closed" }],
             "routes": [{ "route": "chat", "targets": ["up1/model-1"] }] }),
     );

@@ -116,7 +116,7 @@ fn a_recovered_and_a_failed_stream_are_counted_and_billed() {
             "baton_first_token_seconds_count{target=\"up1/model-1\"} 2",
             "baton_first_token_seconds_count{target=\"up2/model-2\"} 1",
             "baton_overhead_seconds_count 2",
-            "baton_open_streams 0",
+            "baton_open_streams{core=\"0\"} 0",
         ],
     );
     let events = wait_for_lines(&dir.path().join("usage.jsonl"), 4);
@@ -256,7 +256,7 @@ fn clients_that_do_not_read_and_clients_too_many_are_counted() {
     let proxy = Proxy::start(&config);
     let mut client = Client::connect_narrow(proxy.addr, 4096);
     client.ask(&ask("chat"));
-    wait_for_metrics(&proxy, &["baton_open_connections 1", "baton_open_streams 1"]);
+    wait_for_metrics(&proxy, &["baton_open_connections 1", "baton_open_streams{core=\"0\"} 1"]);
     proxy.connect().wait_closed(PATIENCE);
     wait_for_metrics(
         &proxy,
@@ -264,7 +264,7 @@ fn clients_that_do_not_read_and_clients_too_many_are_counted() {
             "baton_limits_reached_total{limit=\"connections\"} 1",
             "baton_limits_reached_total{limit=\"write_timeout\"} 1",
             "baton_stream_outcomes_total{route=\"chat\",outcome=\"client_aborted\"} 1",
-            "baton_open_streams 0",
+            "baton_open_streams{core=\"0\"} 0",
             "baton_open_connections 0",
         ],
     );

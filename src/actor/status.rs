@@ -13,6 +13,8 @@ pub struct Status {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct CoreStatus {
+    /// Client connections, from the accept on: those too that still shake hands.
+    connections: AtomicUsize,
     streams: AtomicUsize,
     /// Listeners that accept.
     listeners: AtomicUsize,
@@ -49,6 +51,26 @@ impl Status {
 }
 
 impl CoreStatus {
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// On the core's own thread only.
+    pub fn connection_opened(&self) {
+        self.connections.store(self.connections() + 1, Ordering::Relaxed);
+    }
+
+    /// On the core's own thread only.
+    pub fn connection_closed(&self) {
+        self.connections.store(self.connections().saturating_sub(1), Ordering::Relaxed);
+    }
+
+    /// What the core has to do, for comparison with others: a connection counts one, and one more while it is
+    /// answered through an upstream.
+    pub fn load(&self) -> usize {
+        self.connections() + self.streams()
+    }
+
     pub fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
@@ -77,6 +99,19 @@ impl CoreStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_that_streams_counts_twice() {
+        let status = Status::new(2);
+        let core = &status.cores()[1];
+        core.connection_opened();
+        core.connection_opened();
+        core.stream_opened();
+        assert_eq!((core.connections(), core.streams(), core.load()), (2, 1, 3));
+        core.stream_closed();
+        core.connection_closed();
+        assert_eq!((core.connections(), core.load(), status.cores()[0].load()), (1, 1, 0));
+    }
 
     #[test]
     fn is_ready_while_a_core_listens_and_nothing_drains() {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{self, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -63,6 +63,28 @@ impl Listener {
     pub fn stopper(&self) -> Shutdown {
         Shutdown::new(self.inner.as_raw_fd(), &self.inner)
     }
+}
+
+/// Takes a connection that was just accepted off this core's driver, for another core to [`attach`].
+pub fn detach(stream: TcpStream) -> OwnedFd {
+    // Panics if an operation is under way on it: none ever was.
+    let fd = stream.into_raw_fd();
+    #[expect(unsafe_code, reason = "monoio's sockets can be turned into a RawFd only")]
+    // SAFETY: `into_raw_fd` hands over an open descriptor that nothing else owns or closes, and has taken it off epoll.
+    unsafe {
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
+/// Puts a connection that another core has accepted on this core's driver.
+///
+/// # Errors
+/// The driver does not take it (epoll has a limit of its own); it is closed then.
+pub fn attach(fd: OwnedFd) -> io::Result<TcpStream> {
+    let stream = net::TcpStream::from(fd);
+    // As in `Listener::from_std`; the accepting core's driver need not be of this one's kind.
+    stream.set_nonblocking(monoio::utils::is_legacy())?;
+    TcpStream::from_std(stream)
 }
 
 /// What an error of [`Listener::accept`] asks for: wait that long and go on; None: the listener is closed.

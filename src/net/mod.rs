@@ -15,6 +15,7 @@ pub mod clock;
 pub mod connect;
 pub mod driver;
 pub mod gather;
+pub mod handover;
 pub mod io;
 pub mod listener;
 pub mod pool;

@@ -4,6 +4,7 @@
 pub mod backoff;
 pub mod balance;
 pub mod cooldown;
+pub mod placement;
 pub mod retry;
 pub mod trigger;
 

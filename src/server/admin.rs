@@ -141,7 +141,9 @@ fn answer(request: &Request, state: &State) -> Response {
     match path {
         "/metrics" => {
             let metrics = &state.shared.telemetry.metrics;
-            metrics.open_streams.set(status.streams() as f64);
+            for (core, of_core) in status.cores().iter().enumerate() {
+                metrics.open_streams(core, of_core.streams());
+            }
             metrics.open_connections.set(state.connections.load(Ordering::Relaxed) as f64);
             metrics.buffered_bytes.set(state.shared.budget.used() as f64);
             for (target, health) in state.shared.health.states(clock::now()) {
@@ -192,9 +194,10 @@ impl State {
             budget.used(),
         );
         push_list(&mut out, status.cores().iter().enumerate(), |out, (number, core)| {
-            let (listeners, streams) = (core.listeners(), core.streams());
+            let (listeners, connections, streams) = (core.listeners(), core.connections(), core.streams());
             out.push_str(&format!(
-                "{{\"core\":{number},\"listeners\":{listeners},\"open_streams\":{streams}}}"
+                "{{\"core\":{number},\"listeners\":{listeners},\"open_connections\":{connections},\
+                 \"open_streams\":{streams}}}"
             ));
         });
         out.push_str(",\"targets\":");

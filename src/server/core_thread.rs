@@ -13,11 +13,13 @@ use send_wrapper::SendWrapper;
 
 use super::accept;
 use super::connection::Core;
+use super::outlets::{Handed, Ways};
 use super::registry::Registry;
 use crate::actor::context::{Context, Shared};
 use crate::actor::core::{Core as CoreActor, CoreArgs};
 use crate::actor::node::{CoreRef, NodeMsg};
 use crate::actor::turn::{self, Door};
+use crate::net::handover::{Inlet, Receiver};
 use crate::net::listener::Listener;
 use crate::net::{clock, task};
 use crate::telemetry::Limit;
@@ -33,6 +35,8 @@ pub struct CoreSetup {
     pub listeners: Vec<TcpListener>,
     pub tls: Option<Arc<ServerConfig>>,
     pub connections_max: usize,
+    /// From and to the other cores.
+    pub ways: Ways,
     /// Open connections of all cores.
     pub open: Arc<AtomicUsize>,
     pub node: ActorRef<NodeMsg>,
@@ -45,10 +49,13 @@ pub type CoreError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Runs a core until it has drained.
 pub async fn run(setup: CoreSetup) -> Result<(), CoreError> {
-    let CoreSetup { number, shared, listeners, tls, connections_max, open, node, node_door, started } = setup;
+    let CoreSetup { number, shared, listeners, tls, connections_max, ways, open, node, node_door, started } =
+        setup;
+    let Ways { outlets, inlet } = ways;
     let context = Rc::new(Context::new(shared, number));
-    let registry = Registry::new(open, listeners.len());
+    let registry = Registry::new(Rc::clone(&context), open, listeners.len() + usize::from(inlet.is_some()));
     let listeners = listeners.into_iter().map(Listener::from_std).collect::<Result<Vec<_>, _>>()?;
+    let inlet = inlet.map(Receiver::open).transpose()?;
     let stoppers: Vec<_> = listeners.iter().map(Listener::stopper).collect();
     let draining = Rc::clone(&registry);
     let on_drain = move || {
@@ -66,7 +73,8 @@ pub async fn run(setup: CoreSetup) -> Result<(), CoreError> {
     let core = Rc::new(Core { context: Rc::clone(&context), registry: Rc::clone(&registry), actor });
     context.status().listening(listeners.len());
     for listener in listeners {
-        let accepting = accept::run(listener, Rc::clone(&core), tls.clone(), connections_max);
+        let accepting =
+            accept::run(listener, Rc::clone(&core), tls.clone(), connections_max, outlets.clone());
         let (registry, context) = (Rc::clone(&registry), Rc::clone(&context));
         let ended = Rc::new(move || {
             context.status().listener_ended();
@@ -82,11 +90,30 @@ pub async fn run(setup: CoreSetup) -> Result<(), CoreError> {
             broken();
         });
     }
+    // From here on the listeners' tasks alone have them: see `outlets`.
+    drop(outlets);
+    if let Some(inlet) = inlet {
+        take_over(inlet, &core, tls);
+    }
     let sweeping = sweep(Rc::clone(&context), Rc::clone(&registry));
     task::spawn(sweeping, |text| tracing::error!("the sweeping task panicked: {text}"));
     started.send(reference)?;
     registry.drained().await;
     Ok(())
+}
+
+/// Starts the task that takes in what other cores hand over. The core does not end before that task has.
+fn take_over(inlet: Inlet<Handed>, core: &Rc<Core>, tls: Option<Arc<ServerConfig>>) {
+    let taking = accept::run_inlet(inlet, Rc::clone(core), tls);
+    let (ended, broken) = (Rc::clone(&core.registry), Rc::clone(&core.registry));
+    let taking = async move {
+        taking.await;
+        ended.listener_ended();
+    };
+    task::spawn(taking, move |text| {
+        tracing::error!("the task that takes over connections panicked: {text}");
+        broken.listener_ended();
+    });
 }
 
 /// Looks after what nobody waits for: writes that are stuck, pooled connections that are too old.

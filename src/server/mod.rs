@@ -11,6 +11,7 @@ mod auth;
 mod connection;
 mod core_thread;
 mod inbox;
+mod outlets;
 mod registry;
 mod request;
 mod respond;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use slab::Slab;
 
+use crate::actor::context::Context;
 use crate::net::{Progress, Shutdown};
 use crate::time::MonoTime;
 
@@ -19,10 +20,10 @@ pub struct Registry {
     entries: RefCell<Slab<Rc<Entry>>>,
     is_draining: Cell<bool>,
     drained: RefCell<Option<Waker>>,
-    /// Listeners that still accept.
+    /// What still brings connections: listeners, and the way from other cores.
     listeners: Cell<usize>,
-    /// Connections of this core, from the accept on: those too that still shake hands.
-    admitted: Cell<usize>,
+    /// Where this core's connections are counted.
+    context: Rc<Context>,
     /// Of all cores.
     open: Arc<AtomicUsize>,
 }
@@ -46,13 +47,13 @@ pub struct Registered {
 }
 
 impl Registry {
-    pub fn new(open: Arc<AtomicUsize>, listeners: usize) -> Rc<Self> {
+    pub fn new(context: Rc<Context>, open: Arc<AtomicUsize>, listeners: usize) -> Rc<Self> {
         Rc::new(Self {
             entries: RefCell::default(),
             is_draining: Cell::new(false),
             drained: RefCell::default(),
             listeners: Cell::new(listeners),
-            admitted: Cell::new(0),
+            context,
             open,
         })
     }
@@ -72,9 +73,14 @@ impl Registry {
     /// A connection was accepted, by whichever core; false: that is one too many.
     pub fn admit(self: &Rc<Self>, connections_max: usize) -> Option<Admission> {
         let before = self.open.fetch_add(1, Ordering::Relaxed);
-        self.admitted.set(self.admitted.get() + 1);
-        let admission = Admission(Rc::clone(self));
+        let admission = self.enter(Place(Arc::clone(&self.open)));
         (before < connections_max).then_some(admission)
+    }
+
+    /// A connection comes in that has its place already: another core has accepted it.
+    pub fn enter(self: &Rc<Self>, place: Place) -> Admission {
+        self.context.status().connection_opened();
+        Admission { place, of_core: OfCore(Rc::clone(self)) }
     }
 
     pub fn is_draining(&self) -> bool {
@@ -110,7 +116,7 @@ impl Registry {
     }
 
     fn is_drained(&self) -> bool {
-        self.listeners.get() == 0 && self.admitted.get() == 0
+        self.listeners.get() == 0 && self.context.status().connections() == 0
     }
 
     fn look_if_drained(&self) {
@@ -163,12 +169,36 @@ impl Drop for Registered {
 }
 
 /// One of the core's and of the process's connections; given back on drop.
-pub struct Admission(Rc<Registry>);
+pub struct Admission {
+    place: Place,
+    of_core: OfCore,
+}
 
-impl Drop for Admission {
+impl Admission {
+    /// The connection leaves this core for another one.
+    pub fn leave(self) -> Place {
+        let Self { place, of_core } = self;
+        drop(of_core);
+        place
+    }
+}
+
+/// One of the process's connections, on its way from core to core; given back on drop.
+#[derive(Debug)]
+pub struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-        self.0.admitted.set(self.0.admitted.get() - 1);
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One of the core's connections; given back on drop.
+struct OfCore(Rc<Registry>);
+
+impl Drop for OfCore {
+    fn drop(&mut self) {
+        self.0.context.status().connection_closed();
         self.0.look_if_drained();
     }
 }

@@ -12,6 +12,7 @@ use ractor::ActorRef;
 
 use super::admin;
 use super::core_thread::{self, CoreError, CoreSetup};
+use super::outlets;
 use crate::actor::context::{PrepareError, Shared};
 use crate::actor::node::{CoreRef, Node, NodeMsg};
 use crate::actor::observer::Observer;
@@ -50,6 +51,8 @@ pub enum StartError {
     Log(#[from] SinkError),
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
+    #[error("the sockets between the cores cannot be made: {0}; is the limit of open files too low?")]
+    Sockets(io::Error),
     #[error("a thread did not get ready: {0}")]
     NotReady(String),
 }
@@ -116,6 +119,7 @@ pub fn start(config: Config, observer: Option<Arc<dyn Observer>>) -> Result<Runn
     let connections_max = connections_max(config.limits.connections);
     let (admin, admin_listener) = bind_admin(config.admin.listen)?;
     let shared = Arc::new(Shared::new(config, cores, observer)?);
+    let ways = outlets::between(cores).map_err(StartError::Sockets)?;
     let (sender, events) = channel();
     let open = Arc::new(AtomicUsize::new(0));
     let state = admin::State {
@@ -137,7 +141,7 @@ pub fn start(config: Config, observer: Option<Arc<dyn Observer>>) -> Result<Runn
         cores_left: cores,
         shared: Arc::clone(&shared),
     };
-    for (number, listeners) in listeners.into_iter().enumerate() {
+    for (number, (listeners, ways)) in listeners.into_iter().zip(ways).enumerate() {
         let (started, ready) = channel();
         let setup = CoreSetup {
             number,
@@ -145,6 +149,7 @@ pub fn start(config: Config, observer: Option<Arc<dyn Observer>>) -> Result<Runn
             listeners,
             tls: tls.clone(),
             connections_max,
+            ways,
             open: Arc::clone(&open),
             node: running.stopper.node.clone(),
             node_door: running.stopper.node_door.clone(),

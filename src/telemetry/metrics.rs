@@ -67,6 +67,7 @@ pub enum Metric {
     InterToken,
     OpenStreams,
     OpenConnections,
+    HandedOver,
     BufferedBytes,
     TargetState,
     FramesSkipped,
@@ -76,7 +77,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Requests,
         Self::Attempts,
         Self::TargetsSkipped,
@@ -87,6 +88,7 @@ impl Metric {
         Self::InterToken,
         Self::OpenStreams,
         Self::OpenConnections,
+        Self::HandedOver,
         Self::BufferedBytes,
         Self::TargetState,
         Self::FramesSkipped,
@@ -117,10 +119,12 @@ impl Metric {
                 "From the dispatch of a streaming attempt to its first content"),
             Self::InterToken => ("baton_inter_token_seconds", Histogram(&TOKENS), Seconds, &["target"],
                 "Between two reads of an upstream that brought content"),
-            Self::OpenStreams => ("baton_open_streams", Gauge, Count, &[],
-                "Requests that are being answered by an upstream"),
+            Self::OpenStreams => ("baton_open_streams", Gauge, Count, &["core"],
+                "Requests that are being answered by an upstream, by the core that serves their connection"),
             Self::OpenConnections => ("baton_open_connections", Gauge, Count, &[],
                 "Client connections"),
+            Self::HandedOver => ("baton_connections_handed_over_total", Counter, Count, &[],
+                "Client connections that were handed from the core that accepted them to the emptiest one"),
             Self::BufferedBytes => ("baton_buffered_bytes", Gauge, Bytes, &[],
                 "What counts against limits.buffered_bytes"),
             Self::TargetState => ("baton_target_state", Gauge, Count, &["target"],
@@ -207,8 +211,8 @@ pub struct Metrics {
     skipped: [Counter; SKIPPED.len()],
     limits: [Counter; Limit::ALL.len()],
     pub overhead: Histogram,
-    pub open_streams: Gauge,
     pub open_connections: Gauge,
+    pub handed_over: Counter,
     pub buffered_bytes: Gauge,
     pub access_dropped: Counter,
     pub usage_dropped: Counter,
@@ -229,8 +233,8 @@ impl Metrics {
             skipped: SKIPPED.map(|reason| counters(Metric::FramesSkipped, reason)),
             limits: Limit::ALL.map(|limit| counters(Metric::LimitsReached, limit.name())),
             overhead: registry.histogram(Metric::Overhead, vec![]),
-            open_streams: registry.gauge(Metric::OpenStreams, vec![]),
             open_connections: registry.gauge(Metric::OpenConnections, vec![]),
+            handed_over: registry.counter(Metric::HandedOver, vec![]),
             buffered_bytes: registry.gauge(Metric::BufferedBytes, vec![]),
             access_dropped: counters(Metric::LogLinesDropped, "access"),
             usage_dropped: counters(Metric::LogLinesDropped, "usage"),
@@ -263,6 +267,12 @@ impl Metrics {
     pub fn limit(&self, limit: Limit) -> Counter {
         let at = Limit::ALL.iter().position(|known| *known == limit);
         at.map_or_else(Counter::noop, |at| self.limits[at].clone())
+    }
+
+    /// How many streams a core has. Its series is looked up: not for the cores.
+    pub fn open_streams(&self, core: usize, streams: usize) {
+        let core = SharedString::from(core.to_string());
+        self.registry.gauge(Metric::OpenStreams, vec![core]).set(streams as f64);
     }
 
     /// How a target stands. Its series is looked up: not for the cores.

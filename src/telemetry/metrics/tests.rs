@@ -103,6 +103,8 @@ fn every_metric_is_rendered_with_its_kind() {
     metrics.frame_skipped("a reason from the future");
     metrics.reached(Limit::Head);
     metrics.overhead.record(0.00002);
+    metrics.open_streams(0, 3);
+    metrics.open_streams(1, 0);
     metrics.target_state(&Arc::from("b/m"), State::Open { left: Duration::from_secs(1) });
     metrics.target_state(&Arc::from("b/m"), State::HalfOpen);
     let text = metrics.render();
@@ -124,6 +126,9 @@ fn every_metric_is_rendered_with_its_kind() {
         "baton_targets_skipped_total{target=\"b/m\",reason=\"odd_messages\"} 1",
         "baton_targets_skipped_total{target=\"b/m\",reason=\"other\"} 1",
         "baton_limits_reached_total{limit=\"head\"} 1",
+        "baton_open_streams{core=\"0\"} 3",
+        "baton_open_streams{core=\"1\"} 0",
+        "baton_connections_handed_over_total 0",
         "baton_target_state{target=\"b/m\"} 1",
         "baton_limits_reached_total{limit=\"window\"} 0",
         "baton_inter_token_seconds_bucket{target=\"b/m\",le=\"60\"} 0",
