@@ -285,7 +285,7 @@ fn spoil(events: &mut Vec<String>, id: &str, scenario: &Scenario, rng: &mut Rng)
     let is_early_done = intruder == DONE;
     // Some write on behind what went wrong.
     let writes_on = !intruder.is_empty() && !is_early_done && rng.u8(..3) == 0;
-    if !writes_on && !(intruder == bad && rng.bool()) {
+    if !(writes_on || intruder == bad && rng.bool()) {
         events.truncate(at);
     }
     if !intruder.is_empty() {

@@ -16,9 +16,19 @@ const PREFIX: (ContinuationMode, PrefillFlags) = (ContinuationMode::Prefill, Pre
 
 fn build_for(
     body: &str,
+    how: (ContinuationMode, PrefillFlags),
+    partial: &str,
+    delivered: u64,
+) -> Result<String, Refused> {
+    build_trimmed(body, how, partial, delivered, false)
+}
+
+fn build_trimmed(
+    body: &str,
     (continuation, prefill_flags): (ContinuationMode, PrefillFlags),
     partial: &str,
     delivered: u64,
+    trim_trailing_space: bool,
 ) -> Result<String, Refused> {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let request = Request { shape: Shape::ChatStream, peek: peek(&body).unwrap(), body };
@@ -29,7 +39,7 @@ fn build_for(
         timeouts: Timeouts { connect: none, first_token: none, idle: none, response: none, total: none },
         continuation,
         prefill_flags,
-        trim_trailing_space: false,
+        trim_trailing_space,
         ask_usage: false,
         prompt: None,
     };
@@ -310,5 +320,24 @@ fn white_space_is_taken_off_the_end_alone() {
     ];
     for (name, text, want) in cases {
         assert_eq!(without_trailing_space(text.as_bytes()), want.as_bytes(), "{name}");
+    }
+}
+
+#[test]
+fn space_is_trimmed_where_asked_and_only_off_an_end_that_is_the_bodys() {
+    let body = r#"{"model":"r","messages":[{"role":"user","content":"x"}]}"#;
+    let user_turn = (ContinuationMode::UserTurn, PrefillFlags::None);
+    let cases = [
+        ("prefill", PREFILL, true, "a b"),
+        ("instruct", INSTRUCT, true, "a b"),
+        ("a user turn is behind it", user_turn, true, "a b \n"),
+        ("not asked", PREFILL, false, "a b \n"),
+    ];
+    for (name, how, trim, want) in cases {
+        let text = build_trimmed(body, how, "a b \\n", 0, trim).unwrap();
+        let body: Value = serde_json::from_str(&text).unwrap();
+        let messages = body["messages"].as_array().unwrap();
+        let said = messages.iter().find(|message| message["role"] == "assistant").unwrap();
+        assert_eq!(said["content"], want, "{name}");
     }
 }

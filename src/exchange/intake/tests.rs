@@ -41,6 +41,7 @@ fn take(shape: Shape, reads: &[&[u8]], end: End) -> Seen {
         End::Fin => intake.end_of_input(false, &mut facts),
         End::Reset => intake.end_of_input(true, &mut facts),
     }
+    assert_eq!(intake.has_begun(), reads.iter().any(|read| !read.is_empty()));
     let mut seen = Seen { may_reuse: intake.may_reuse(), ..Seen::default() };
     for fact in facts {
         assert!(seen.end.is_none(), "{fact:?} after the end");

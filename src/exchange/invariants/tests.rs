@@ -42,6 +42,7 @@ fn plan() -> Plan {
         prefill_flags: PrefillFlags::None,
         trim_trailing_space: false,
         prompt: None,
+        ask_usage: false,
     };
     let policy = RoutePolicy {
         continue_with_tools: true,
@@ -66,6 +67,7 @@ fn plan() -> Plan {
     };
     Plan {
         route: Arc::from("r"),
+        tells_text: false,
         targets: vec![target; 3],
         policy,
         limits: Limits { hold_bytes: 100, response_body: 50, partial: 1_000, heartbeat: SECOND },
