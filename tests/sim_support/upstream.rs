@@ -205,12 +205,7 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
     }
     let tail = if rng.u8(..4) == 0 { ",\"usage\":null}\n\n" } else { "}\n\n" };
     let first_text = events.len();
-    // Some say who speaks in each chunk.
-    let role = if asked.partial.is_some() && rng.u8(..4) == 0 {
-        "\"delta\":{\"role\":\"assistant\","
-    } else {
-        "\"delta\":{"
-    };
+    let role = role_of(asked, rng);
     events.extend(
         texts
             .iter()
@@ -261,6 +256,15 @@ fn stream(asked: &Asked<'_>, scenario: &Scenario, rng: &mut Rng) -> Script {
         () => Pace::Anyhow,
     };
     frame(&events, end, pace, rng)
+}
+
+/// How each delta begins: some say in each who speaks.
+fn role_of(asked: &Asked<'_>, rng: &mut Rng) -> &'static str {
+    if asked.partial.is_some() && rng.u8(..4) == 0 {
+        "\"delta\":{\"role\":\"assistant\","
+    } else {
+        "\"delta\":{"
+    }
 }
 
 /// Cuts the events short, or puts something among them that should not be there.
