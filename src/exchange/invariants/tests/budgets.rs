@@ -26,6 +26,7 @@ fn spent(e: &mut Exchange) {
     (e.retries, e.fallbacks, e.mid_stream_fallbacks) = (2, 1, 1);
     e.ledger.mid_stream = 1;
     e.ledger.redialled = 3;
+    e.ledger.demoted = 1;
     e.demoted.push((1, ContinuationMode::Instruct));
 }
 const BUDGETED: &[Row] = &[
@@ -52,6 +53,16 @@ const BUDGETED: &[Row] = &[
             spent(e);
             opened(e, 10);
             e.ledger.redialled = 4;
+        },
+        Err(BUDGETS),
+    ),
+    (
+        "asked in another way without a demotion",
+        stream,
+        |e| {
+            spent(e);
+            opened(e, 10);
+            e.ledger.demoted = 2;
         },
         Err(BUDGETS),
     ),
