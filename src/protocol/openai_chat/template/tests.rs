@@ -41,7 +41,7 @@ fn frames_that_say_nothing_but_text_are_templates() {
         ("another choice", text("Hi").replace(r#""index":0"#, r#""index":1"#), false),
         ("usage", chunk(r#""content":"Hi""#, r#","usage":{"prompt_tokens":1}"#), false),
         ("an error that is null", chunk(r#""content":"Hi""#, r#","error":null"#), false),
-        ("a usage that is null", chunk(r#""content":"Hi""#, r#","usage":null"#), false),
+        ("a usage that is null", chunk(r#""content":"Hi""#, r#","usage":null"#), true),
         ("done", "[DONE]".to_owned(), false),
         (
             "two parts",
