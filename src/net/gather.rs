@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 /// Most iovecs of one call: UIO_MAXIOV of Linux, writev(2); more is EINVAL.
 pub const IOVECS_MAX: usize = 1024;
 
-/// An emptied list that grew beyond this many iovecs gives its memory back (12 KiB with its slices; arbitrary).
-const IOVECS_KEPT: usize = 256;
+/// An emptied list that grew beyond this many slices gives its memory back (12 KiB with as many iovecs; arbitrary).
+const SLICES_KEPT: usize = 256;
 
 /// Bytes to be written, in order, without copying them. Reusable: it is empty after a write that went well.
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl Gather {
         self.first_slice = 0;
         self.front_written = 0;
         self.iovecs.clear();
-        if self.iovecs.capacity() > IOVECS_KEPT {
+        if self.slices.capacity() > SLICES_KEPT {
             self.iovecs = SmallVec::new();
             self.slices = SmallVec::new();
         }

@@ -68,6 +68,19 @@ fn one_call_has_no_more_iovecs_than_the_kernel_takes() {
     assert_eq!(gather.iovecs().len(), 5);
 }
 
+/// Slices that lie end to end share an iovec, and count all the same.
+#[test]
+fn an_emptied_list_that_grew_too_far_gives_its_memory_back() {
+    let whole = Bytes::from(vec![7; 1000]);
+    for (slices, is_kept) in [(SLICES_KEPT, true), (SLICES_KEPT + 1, false)] {
+        let mut gather = Gather::new();
+        gather.push_all((0..slices).map(|at| whole.slice(at..=at)));
+        assert_eq!(gather.iovecs().len(), 1);
+        gather.clear();
+        assert_eq!(gather.slices.capacity() >= SLICES_KEPT, is_kept, "{slices}");
+    }
+}
+
 /// What a writer would read of the iovecs, by way of a socket: the kernel dereferences them, not this test.
 fn through_the_kernel(mut gather: Gather, steps: &[usize]) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
