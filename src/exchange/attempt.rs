@@ -313,3 +313,6 @@ impl Limit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

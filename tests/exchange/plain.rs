@@ -118,6 +118,42 @@ fn the_total_deadline_ends_a_wait_for_a_retry() {
     assert_eq!(world.results(), ["status", "deadline_passed"]);
 }
 
+/// One target, asked once: its answer is the client's.
+fn answered_once(status: u16, body: &str) -> World {
+    let mut world = World::new(&Setup::plain().with(|setup| setup.policy.max_fallbacks = 0));
+    world.answer(0, status, "", body);
+    world
+}
+
+#[test]
+fn an_error_that_nobody_was_asked_about_again_is_not_to_be_taken_for_final() {
+    let body = r#"{"error":{"message":"no"}}"#;
+    for (status, outcome) in [(404, "success"), (500, "partial_failed"), (503, "partial_failed")] {
+        let world = answered_once(status, body);
+        assert_eq!((world.client.status(), world.client.header("x-should-retry")), (Some(status), None));
+        assert_eq!((world.client.text_of_body(), world.outcome()), (body, outcome));
+    }
+}
+
+#[test]
+fn only_what_tells_a_client_something_is_shown_of_an_errors_body() {
+    let cases = [
+        ("an error", r#"{"error":{"message":"no"}}"#, true),
+        ("other JSON", r#"{"detail":[1]}"#, true),
+        ("a list", "[1]", true),
+        ("a page", "<html>no</html>", false),
+        ("nothing", "", false),
+    ];
+    for (name, body, is_shown) in cases {
+        let world = answered_once(404, body);
+        assert_eq!(world.client.text_of_body() == body, is_shown, "{name}");
+        assert!(is_shown || world.client.json()["error"].is_object(), "{name}");
+    }
+    let mut cut = World::new(&Setup::plain().with(|setup| setup.policy.max_fallbacks = 0));
+    cut.wire(0, "HTTP/1.1 404 No\r\nContent-Length: 99\r\n\r\n{\"error\":{\"message\":\"no\"}}").fin(0);
+    assert_eq!(cut.client.json()["error"]["code"], "upstream_failed");
+}
+
 // [H9, H10]
 #[test]
 fn an_error_tells_whose_it_was_and_whether_asking_again_helps() {
