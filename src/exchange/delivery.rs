@@ -67,7 +67,10 @@ impl Exchange {
         attempt.note_token(now);
         self.ledger.text_bytes += text.end - text.start;
         self.partial.note_text(&frame, text);
-        self.chunk.extend(frame.into_wire());
+        // One slice: what fits a template stands in one piece.
+        for slice in frame.into_wire() {
+            self.chunk.push(slice);
+        }
         self.check_complete(now);
         None
     }

@@ -18,6 +18,9 @@ const TRAILER_BYTES_MAX: usize = 16 * 1024;
 /// As many as a 64-bit size has, leading zeros included.
 const SIZE_DIGITS_MAX: u8 = 16;
 
+/// Chunks below 64 KiB have no more.
+const USUAL_DIGITS_MAX: usize = 4;
+
 /// What [`Decoder::decode`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decoded {
@@ -147,6 +150,10 @@ impl Decoder {
 
     /// Reads what stands between data, up to the next data, the end, a fault, or the input's end.
     fn read_framing(&mut self, input: &mut Bytes) {
+        if let Some((len, next)) = self.usual_framing(input) {
+            self.state = next;
+            return input.advance(len);
+        }
         let mut len = 0;
         for &byte in input.iter() {
             len += 1;
@@ -156,6 +163,26 @@ impl Decoder {
             }
         }
         input.advance(len);
+    }
+
+    /// What stands between nearly all chunks, taken at once and not byte by byte: the line end of the last one's data,
+    /// and a line with a short size, or the input's end. Gives its length, and what comes next.
+    fn usual_framing(&self, input: &[u8]) -> Option<(usize, State)> {
+        let (line, before) = match self.state {
+            State::DataCr => (input.strip_prefix(CHUNK_END)?, CHUNK_END.len()),
+            State::Size { digits: 0, .. } => (input, 0),
+            _ => return None,
+        };
+        let mut size = 0;
+        for (digits, &byte) in line.iter().take(USUAL_DIGITS_MAX + 1).enumerate() {
+            let Some(digit) = hex_digit(byte) else {
+                let is_line = size > 0 && line[digits..].starts_with(CHUNK_END);
+                let len = before + digits + CHUNK_END.len();
+                return is_line.then_some((len, State::ChunkData { left: size }));
+            };
+            size = size << 4 | u64::from(digit);
+        }
+        line.is_empty().then_some((before, State::Size { size: 0, digits: 0 }))
     }
 
     /// One byte of chunk lines and trailers (RFC 9112, section 7.1).
@@ -220,8 +247,17 @@ impl Decoder {
 
 /// `size` with one more hexadecimal digit, None if there are too many.
 fn push_digit(size: u64, digits: u8, byte: u8) -> Option<u64> {
-    let digit = char::from(byte).to_digit(16)?;
+    let digit = hex_digit(byte)?;
     (digits < SIZE_DIGITS_MAX).then_some(size << 4 | u64::from(digit))
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
 }
 
 fn is_control(byte: u8) -> bool {

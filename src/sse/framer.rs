@@ -104,7 +104,7 @@ impl Framer {
         if self.failed {
             return Err(FrameTooLong { limit: self.limit });
         }
-        let fed = self.feed_lines(&chunk, out);
+        let fed = self.feed_lines(chunk, out);
         if fed.is_err() {
             self.failed = true;
             self.pending = Pending::default();
@@ -128,8 +128,8 @@ impl Framer {
         self.pending.bytes
     }
 
-    fn feed_lines(&mut self, chunk: &Bytes, out: &mut impl Extend<Frame>) -> Result<(), FrameTooLong> {
-        let mut at = self.skip_bom(chunk);
+    fn feed_lines(&mut self, mut chunk: Bytes, out: &mut impl Extend<Frame>) -> Result<(), FrameTooLong> {
+        let mut at = self.skip_bom(&chunk);
         while at < chunk.len() {
             if std::mem::take(&mut self.after_cr) && chunk[at] == b'\n' {
                 at += 1;
@@ -141,12 +141,16 @@ impl Framer {
                 && self.is_canonical(rest, end)
             {
                 let whole = at + end + SUFFIX.len();
+                if whole == chunk.len() {
+                    // The last one, often the only one: what the chunk holds on to goes with it.
+                    return self.yield_whole(chunk.split_off(at), out);
+                }
                 self.yield_whole(chunk.slice(at..whole), out)?;
                 at = whole;
                 continue;
             }
             let to = at + end.unwrap_or(rest.len());
-            self.take_part(chunk, at, to)?;
+            self.take_part(&chunk, at, to)?;
             at = to;
             if end.is_some() {
                 self.after_cr = chunk[at] == b'\r';

@@ -17,6 +17,17 @@ fn decode(framing: Framing, text: &str) -> Result<(String, bool, String), BodyEr
     Ok((String::from_utf8(data).unwrap(), decoder.is_ended(), String::from_utf8(input.to_vec()).unwrap()))
 }
 
+/// One past the sizes that are read at once.
+#[test]
+fn chunks_of_any_size_are_decoded() {
+    for len in [1, 0xf, 0x10, 0xfff, 0x1000, 0xffff, 0x10000] {
+        let data = "x".repeat(len);
+        let chunk = format!("{len:x}\r\n{data}\r\n");
+        let body = format!("{chunk}{chunk}0\r\n\r\nnext");
+        assert_eq!(decode(Framing::Chunked, &body), Ok((data.repeat(2), true, "next".to_owned())), "{len}");
+    }
+}
+
 #[test]
 fn bodies_that_are_decoded() {
     use Framing::{Chunked, Length, None, UntilClose};
