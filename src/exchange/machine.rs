@@ -180,7 +180,7 @@ impl Exchange {
     pub fn poll_output(&mut self) -> Option<Output> {
         let next = self.next_output.take()?;
         self.next_output = self.outputs.pop_front();
-        if self.next_output.is_none() && self.outputs.capacity() > 0 {
+        if self.next_output.is_none() {
             // Steps with many outputs are few: the list is not kept for the next.
             self.outputs = VecDeque::new();
         }

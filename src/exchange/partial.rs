@@ -106,3 +106,6 @@ fn gate_of(delta: &Delta) -> Option<Gate> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -390,3 +390,30 @@ fn what_is_not_whole_yet_is_counted() {
         assert_eq!(intake.pending_bytes(), want, "{name}");
     }
 }
+
+#[test]
+fn an_event_stream_is_labelled_so_with_parameters_or_without() {
+    let cases = [
+        ("text/event-stream", true),
+        ("Text/Event-Stream; charset=utf-8", true),
+        (" text/event-stream ;", true),
+        ("text/event-streams", false),
+        ("application/json", false),
+        ("charset=utf-8; text/event-stream", false),
+        ("", false),
+    ];
+    for (value, want) in cases {
+        assert_eq!(is_event_stream(value.as_bytes()), want, "{value:?}");
+    }
+}
+
+#[test]
+fn a_coding_that_is_taken_off_is_not_announced() {
+    let mut headers = Headers::default();
+    for name in ["content-type", "Content-Encoding", "x-other"] {
+        headers.push(Bytes::from_static(name.as_bytes()), Bytes::from_static(b"1"));
+    }
+    let kept = without_coding(&headers);
+    let names: Vec<_> = kept.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(names, ["content-type", "x-other"]);
+}
