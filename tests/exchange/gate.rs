@@ -1,6 +1,8 @@
 //! The commit gate: nothing goes out before the first content-bearing frame, and what was held is dropped with its
 //! attempt.
 
+use baton::exchange::{HOLD_BYTES, Record};
+
 use crate::support::words::*;
 use crate::support::{Setup, World};
 
@@ -159,5 +161,41 @@ fn an_error_that_is_no_error_object_gets_a_body_of_ours() {
         assert_eq!(world.client.status(), Some(status), "{name}");
         let json = world.client.json();
         assert!(json["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{name}: {json}");
+    }
+}
+
+/// A frame of so many bytes on the wire, with a reason to end or without.
+fn frame_of(bytes: usize, finish: &str) -> String {
+    let padded = |pad: usize| chunk_of("a", &format!(r#""content":"","pad":"{}""#, "x".repeat(pad)), finish);
+    let frame = padded(bytes - padded(0).len());
+    assert_eq!(frame.len(), bytes);
+    frame
+}
+
+// [B14]
+#[test]
+fn the_limit_of_what_is_held_is_exact() {
+    let fills = [HOLD_BYTES / 2, HOLD_BYTES - HOLD_BYTES / 2];
+    for (over, want) in [(0, 0), (1, 1), (2, 1)] {
+        let mut world = World::new(&Setup::pair());
+        world.ok(0).send(0, frame_of(fills[0], "null")).send(0, frame_of(fills[1] + over, "null"));
+        let dropped = |world: &World| {
+            world
+                .records
+                .iter()
+                .filter(|record| matches!(record, Record::FrameDropped { reason: "no_room" }))
+                .count()
+        };
+        assert_eq!(dropped(&world), want, "{over} past the limit");
+        // However many follow, it is said once.
+        world.send(0, frame_of(fills[1] + over, "null"));
+        world.send(0, frame_of(fills[1] + 1, "null"));
+        assert_eq!(dropped(&world), 1, "{over} past the limit");
+        assert_eq!(world.attempts.len(), 1, "{over} past the limit");
+    }
+    for (over, failed) in [(0, false), (1, true)] {
+        let mut world = World::new(&Setup::pair());
+        world.ok(0).send(0, frame_of(fills[0], "null")).send(0, frame_of(fills[1] + over, "\"stop\""));
+        assert_eq!(world.attempts.len() == 2, failed, "{over} past the limit");
     }
 }

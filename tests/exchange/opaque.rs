@@ -47,6 +47,24 @@ fn before_its_first_byte_a_relay_is_retried_like_anything_else() {
     assert_eq!(world.client.status(), Some(404));
 }
 
+/// Which of the two limits on retries holds is the request's to say, on whatever path it came.
+#[test]
+fn a_relay_that_is_streamed_has_the_retries_of_streams() {
+    let streamed = r#"{"model":"r","input":"Hi","stream":true}"#;
+    for (max_retries, body, retried) in
+        [(1, r#"{"model":"r","input":"Hi"}"#, true), (1, streamed, false), (0, streamed, true)]
+    {
+        let mut world = World::new(&Setup::opaque().with(|setup| {
+            setup.policy.retry.max_retries = max_retries;
+            setup.policy.retry.streaming_max_retries = 1 - max_retries;
+            setup.body = body.to_owned();
+        }));
+        world.reset(0).advance(2_000);
+        let want = if retried { "open 1 retry at 0" } else { "open 1 fallback at 1" };
+        assert_eq!(world.take().pop().as_deref(), Some(want), "{max_retries} retries of {body}");
+    }
+}
+
 // [W11]
 #[test]
 fn a_cut_relay_ends_with_a_cut_and_no_frame() {

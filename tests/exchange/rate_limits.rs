@@ -48,6 +48,15 @@ fn a_named_wait_is_waited_for_if_it_is_short_enough() {
     }
 }
 
+/// A date is told from the time at which it came, not from the request's.
+#[test]
+fn a_named_date_is_as_far_off_as_it_is_when_it_comes() {
+    let mut world = World::new(&three().with(|setup| setup.policy.retry.streaming_max_retries = 1));
+    world.advance(5_000);
+    world.answer(0, 429, "Retry-After: Fri, 15 Jan 2027 08:00:07 GMT\r\n", &body("x"));
+    assert_eq!(world.next_call_ms(), Some(2_000));
+}
+
 #[test]
 fn a_wait_must_fit_the_deadline() {
     let setup = three().with(|setup| {
