@@ -15,7 +15,7 @@ mod counting;
 mod node;
 mod support;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
@@ -116,7 +116,11 @@ fn connection(stream: TcpStream) -> TcpStream {
 fn read_until(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
     while find(&got, end).is_none() {
-        let count = stream.read(&mut buffer).unwrap();
+        let count = match stream.read(&mut buffer) {
+            // A ring that this thread had tried and closed still has work to do in it.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read.unwrap(),
+        };
         assert!(count > 0, "closed");
         got.extend_from_slice(&buffer[..count]);
     }

@@ -157,7 +157,12 @@ pub fn attempt(mode: RingMode) -> Result<(), Refusal> {
     let pushed = unsafe { ring.submission().push(&no_op) };
     let a_second = io_uring::types::Timespec::new().sec(1);
     let wait = io_uring::types::SubmitArgs::new().timespec(&a_second);
-    match ring.submitter().submit_with_args(1, &wait) {
+    let mut submitted = ring.submitter().submit_with_args(1, &wait);
+    while submitted.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
+        // By a signal: what was submitted is on its way.
+        submitted = ring.submitter().submit_with_args(1, &wait);
+    }
+    match submitted {
         Ok(_) if pushed.is_ok() && ring.completion().next().is_some() => Ok(()),
         Ok(_) => Err(Refusal::Silent { mode }),
         Err(error) if error.raw_os_error() == Some(62) => Err(Refusal::Silent { mode }), // ETIME
