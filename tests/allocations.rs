@@ -40,8 +40,8 @@ const A_READ: u64 = 1;
 const AN_EVENT: u64 = 0;
 /// The lists of a read's frames and of a body's slices, when there are many.
 const A_READ_OF_MANY: u64 = 3;
-/// Two actors and a task, two heads, the request's body, the plan of the exchange.
-const A_REQUEST: u64 = 91;
+/// Two actors and a task, two heads, the request's body and its slices, the plan of the exchange.
+const A_REQUEST: u64 = 92;
 
 /// Marks the core's thread, where it is called.
 struct Marker;

@@ -20,14 +20,14 @@ use super::credit::Credit;
 use super::reply::{Progress, Reply};
 use super::stream::StreamMsg;
 use super::turn;
-use crate::exchange::ClientHead;
+use crate::exchange::{ClientHead, Slices};
 use crate::net::{Gather, WriteHalf};
 
 /// What is to be written next.
 #[derive(Debug)]
 pub enum ToClient {
     Head(Box<ClientHead>),
-    Body(SmallVec<[Bytes; 4]>),
+    Body(Slices),
     /// The body ends properly.
     Finish,
     /// The body is left unterminated and the connection closed.
@@ -180,7 +180,7 @@ impl std::ops::Deref for CreditRef {
 /// Slices shorter than this that have to wait are copied, arbitrary: each may be all that holds on to a read buffer.
 const DETACHED_BYTES: usize = 1024;
 
-fn detached(slices: SmallVec<[Bytes; 4]>) -> SmallVec<[Bytes; 4]> {
+fn detached(slices: Slices) -> Slices {
     let len = slices.iter().map(Bytes::len).sum();
     if len >= DETACHED_BYTES {
         return slices;
@@ -189,7 +189,7 @@ fn detached(slices: SmallVec<[Bytes; 4]>) -> SmallVec<[Bytes; 4]> {
     for slice in slices {
         own.extend_from_slice(&slice);
     }
-    SmallVec::from_iter([own.freeze()])
+    Slices::from_iter([own.freeze()])
 }
 
 impl Shared {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use send_wrapper::SendWrapper;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use super::budget::Lease;
 use super::call::Call;
@@ -17,7 +17,7 @@ use super::timers::TimerId;
 use super::turn;
 use super::upstream::{Upstream, UpstreamArgs, UpstreamMsg};
 use crate::exchange::{
-    AttemptId, Breakers, Exchange, Fact, Facts, Fault, Input, Output, Plan, Record, Request, Shape,
+    AttemptId, Breakers, Exchange, Fact, Facts, Fault, Input, Output, Plan, Record, Request, Shape, Slices,
 };
 use crate::net::clock;
 use crate::policy::balance;
@@ -77,7 +77,7 @@ struct Attempt {
 struct Open {
     attempt: AttemptId,
     target: usize,
-    body: SmallVec<[bytes::Bytes; 4]>,
+    body: Slices,
     fresh: bool,
 }
 

@@ -3,10 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use send_wrapper::SendWrapper;
-use smallvec::SmallVec;
 
 use super::call::Call;
 use super::client::CreditRef;
@@ -14,7 +12,7 @@ use super::context::ContextRef;
 use super::guard::{Guard, Hold};
 use super::stream::StreamMsg;
 use super::{attempt_io, turn};
-use crate::exchange::{AttemptId, Shape};
+use crate::exchange::{AttemptId, Shape, Slices};
 use crate::net::task;
 
 pub struct Upstream;
@@ -26,7 +24,7 @@ pub struct UpstreamArgs {
     pub upstream: usize,
     pub connect_timeout: std::time::Duration,
     pub shape: Shape,
-    pub body: SmallVec<[Bytes; 4]>,
+    pub body: Slices,
     /// On a connection that was never used before.
     pub fresh: bool,
     pub call: Arc<Call>,

@@ -2,11 +2,10 @@
 //! spans replaced and a few inserted, never re-serialised.
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use super::escaped::{is_space, units, valid};
 use super::splices::Splices;
-use super::{Request, Target};
+use super::{Request, Slices, Target};
 use crate::policy::{ContinuationMode, PrefillFlags};
 use crate::protocol::Span;
 use crate::protocol::request::{Content, Message, Outline, Role, TokenLimit, outline};
@@ -28,12 +27,7 @@ pub enum Refused {
 }
 
 /// Builds the body for `target`. `partial`: escaped text, not empty; `delivered`: its tokens at least.
-pub fn build(
-    request: &Request,
-    target: &Target,
-    partial: &[u8],
-    delivered: u64,
-) -> Result<SmallVec<[Bytes; 4]>, Refused> {
+pub fn build(request: &Request, target: &Target, partial: &[u8], delivered: u64) -> Result<Slices, Refused> {
     let mut splices = Splices::new(request.body.clone());
     splices.replace(request.peek.model_span, target.model.clone());
     splices.ask_usage(request, target);

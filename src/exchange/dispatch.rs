@@ -1,12 +1,9 @@
 //! Opening attempts, and what follows one that failed before the commit.
 
-use bytes::Bytes;
-use smallvec::SmallVec;
-
 use super::attempt::Attempt;
 use super::machine::{Exchange, Pending};
 use super::splices::Splices;
-use super::{AttemptId, Cause, Fault, Kind, Output, Shape, Target};
+use super::{AttemptId, Cause, Fault, Kind, Output, Shape, Slices, Target};
 use crate::policy::backoff::backoff;
 use crate::policy::cooldown::Ticket;
 use crate::policy::retry::{self, Outcome, Progress, Refusal, Verdict};
@@ -23,14 +20,7 @@ impl Exchange {
         self.open(target, kind, splices.apply(), ticket, now);
     }
 
-    pub(super) fn open(
-        &mut self,
-        target: usize,
-        kind: Kind,
-        body: SmallVec<[Bytes; 4]>,
-        ticket: Ticket,
-        now: MonoTime,
-    ) {
+    pub(super) fn open(&mut self, target: usize, kind: Kind, body: Slices, ticket: Ticket, now: MonoTime) {
         debug_assert!(self.attempt.is_none());
         let attempt = AttemptId(self.attempts);
         self.attempts += 1;

@@ -13,7 +13,7 @@ use super::breakers::Breakers;
 use super::invariants::Ledger;
 use super::partial::Partial;
 use super::{
-    AttemptId, Cause, Fact, Facts, Input, Kind, Output, Plan, Record, Request, Shape, StreamOutcome,
+    AttemptId, Cause, Fact, Facts, Input, Kind, Output, Plan, Record, Request, Shape, Slices, StreamOutcome,
 };
 use crate::policy::balance::Order;
 use crate::policy::{ContinuationMode, FailureMode};
@@ -88,7 +88,7 @@ pub struct Exchange {
     pub(super) window_full: bool,
     pub(super) last_write: MonoTime,
     /// What this step has for the client: it goes out as one chunk.
-    pub(super) chunk: SmallVec<[Bytes; 4]>,
+    pub(super) chunk: Slices,
     /// The next output, beside those behind it: most steps have one, which then needs no list.
     next_output: Option<Output>,
     outputs: VecDeque<Output>,
@@ -227,6 +227,7 @@ impl Exchange {
         now: MonoTime,
         reader: &mut Reader,
     ) {
+        self.chunk.reserve(frames.len());
         for frame in frames {
             let Some(frame) = self.on_token(id, frame, now) else { continue };
             let mut reads = reader.take_reads();

@@ -193,6 +193,9 @@ pub enum Fact {
 /// What one read brought, in order: most bring one frame.
 pub type Facts = SmallVec<[Fact; 1]>;
 
+/// Bytes that follow one another, in slices: one for most, two for the end of a stream.
+pub type Slices = SmallVec<[Bytes; 2]>;
+
 /// Why no proper end of a response will come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -229,14 +232,14 @@ pub enum Input {
 #[derive(Debug)]
 pub enum Output {
     /// Send `body` to a target and report what comes. `fresh`: on a connection that was never used before.
-    Open { attempt: AttemptId, target: usize, kind: Kind, body: SmallVec<[Bytes; 4]>, fresh: bool },
+    Open { attempt: AttemptId, target: usize, kind: Kind, body: Slices, fresh: bool },
     /// Let go of an attempt. `drain`: its answer is complete, so what is left of the body may be read off
     /// within a short while and the connection be used again; otherwise it is cut.
     Close { attempt: AttemptId, drain: bool },
     /// The response head goes to the client: the commit.
     Head(Box<ClientHead>),
     /// Bytes of the response body, to be written as one chunk.
-    Body(SmallVec<[Bytes; 4]>),
+    Body(Slices),
     /// The response body ends properly.
     Finish,
     /// The response body is left unterminated and the connection closed.

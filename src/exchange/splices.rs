@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{Request, Target};
+use super::{Request, Slices, Target};
 use crate::protocol::Span;
 
 /// Changes to a body, by place.
@@ -45,9 +45,9 @@ impl Splices {
     }
 
     /// The body in slices; what was inserted at one place stands there in the order of the calls.
-    pub fn apply(mut self) -> SmallVec<[Bytes; 4]> {
+    pub fn apply(mut self) -> Slices {
         self.list.sort_by_key(|(span, _)| span.start);
-        let mut out = SmallVec::new();
+        let mut out = Slices::with_capacity(2 * self.list.len() + 1);
         let mut at = 0;
         for (span, with) in self.list {
             if span.start > at {

@@ -1,14 +1,13 @@
 //! After the commit: the upstream that was writing the answer failed. Hand over, or end with an error.
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use super::attempt::Attempt;
 use super::breakers;
 use super::continuation::{self, Refused};
 use super::machine::{Breach, Exchange};
 use super::seam::Seam;
-use super::{Cause, Fault, Kind, Output, Record, Shape, StreamOutcome, Target};
+use super::{Cause, Fault, Kind, Output, Record, Shape, Slices, StreamOutcome, Target};
 use crate::error::error_object;
 use crate::policy::cooldown::Ticket;
 use crate::policy::trigger::{self, Decision, Failure};
@@ -135,7 +134,7 @@ impl Exchange {
     }
 
     /// The target whose turn it is, and what it is to be sent.
-    fn continuation(&mut self) -> Result<(Carrier, SmallVec<[Bytes; 4]>), NotAsked> {
+    fn continuation(&mut self) -> Result<(Carrier, Slices), NotAsked> {
         let (index, target) = self.target().ok_or(NotAsked::NoTarget)?;
         let demoted = self.demoted.iter().find(|(target, _)| *target == index).map(|(_, mode)| *mode);
         let mode = demoted.unwrap_or(target.continuation);
@@ -151,7 +150,7 @@ impl Exchange {
         }
     }
 
-    fn open_continuation(&mut self, to: &Carrier, body: SmallVec<[Bytes; 4]>, ticket: Ticket, now: MonoTime) {
+    fn open_continuation(&mut self, to: &Carrier, body: Slices, ticket: Ticket, now: MonoTime) {
         self.open(to.index, Kind::MidStreamFallback, body, ticket, now);
         if let Some(attempt) = self.attempt.as_mut().filter(|_| !self.partial.text().is_empty()) {
             let is_native = to.mode == ContinuationMode::Prefill;
