@@ -1,5 +1,6 @@
 //! The seam as the client sees it: what is repeated is taken out of the frames, and nothing else.
 
+use baton::exchange::HOLD_BYTES;
 use baton::policy::ContinuationMode::{self, Instruct, Prefill};
 
 use crate::support::words::*;
@@ -297,5 +298,20 @@ fn white_space_that_was_not_sent_is_restored() {
             assert!(world.client.is_complete(), "{mode:?}: {name}: {}", world.client.text_of_body());
             assert_eq!(world.client.answer(), plain(partial) + &plain(want), "{mode:?}: {name}");
         }
+    }
+}
+
+// [B14]
+#[test]
+fn what_is_held_at_a_seam_is_bounded_to_the_byte() {
+    for (over, failed) in [(0, false), (1, true)] {
+        let mut world = World::new(&Setup::stream(&[Instruct; 2]));
+        world.ok(0).send(0, text(PARTIAL)).fin(0).ok(1);
+        // It is held for what it says, and for nothing else.
+        let held = |pad: usize| {
+            chunk_of("bb", &format!(r#""content":"The old","pad":"{}""#, "x".repeat(pad)), "null")
+        };
+        world.send(1, held(HOLD_BYTES + over - held(0).len()));
+        assert_eq!(world.results().contains(&"too_large"), failed, "{over} past the limit");
     }
 }

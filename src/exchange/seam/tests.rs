@@ -205,6 +205,24 @@ fn periodic_is_what_a_short_shift_maps_onto_itself() {
     }
 }
 
+/// Time in which nothing was read is not the attempt's.
+#[test]
+fn a_pause_in_reading_begins_the_limits_anew() {
+    let later = START.after(Duration::from_secs(9));
+    let mut seam = Seam::new(STORY.as_bytes(), false, CATCH_UP);
+    seam.resume(later);
+    assert_eq!(seam.deadline(), Deadline::NEVER, "nothing is held yet");
+    assert_eq!(seam.push(b"The old", START), Step::Hold);
+    assert_eq!(seam.deadline(), Deadline::after(START, HOLD_TIME));
+    seam.resume(later);
+    assert_eq!(seam.deadline(), Deadline::after(later, HOLD_TIME));
+    assert_eq!(seam.push(b" sailor looked", later), Step::Drop);
+    assert_eq!(seam.deadline(), Deadline::after(later, CATCH_UP));
+    let last = later.after(Duration::from_secs(1));
+    seam.resume(last);
+    assert_eq!(seam.deadline(), Deadline::after(last, CATCH_UP));
+}
+
 /// White space is waited for only as long as more of it could repeat the partial's end.
 #[test]
 fn white_space_as_long_as_the_partial_s_own_is_decided_at_once() {
