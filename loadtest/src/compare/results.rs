@@ -11,6 +11,8 @@ use super::workload::Workload;
 pub const RELAY_OVER_NGINX_MAX: f64 = 1.1;
 /// Below this part of the pace that was asked for, the load's own core had too much to do.
 pub const PACE_KEPT_MIN: f64 = 0.97;
+/// From this part of its core's time on a proxy is busy all the time.
+pub const BUSY_MIN: f64 = 0.95;
 /// What a stream of Baton may take above two empty actors, in KB.
 pub const ABOVE_ACTORS_KB_MAX: f64 = 8.0;
 
@@ -73,6 +75,20 @@ impl Results {
         all.filter_map(|figures| Some(figures.rate? / figures.asked_rate?)).min_by(f64::total_cmp)
     }
 
+    /// The proxies that paced work kept busy all the time, in one measurement at least.
+    pub fn busy(&self, workload: Workload) -> Vec<Proxy> {
+        let is_busy = |figures: &Figures| {
+            let (Some(cpu_us), Some(rate), Some(_)) = (figures.cpu_us, figures.rate, figures.asked_rate)
+            else {
+                return false;
+            };
+            cpu_us * rate / 1e6 >= BUSY_MIN
+        };
+        let mut proxies = self.proxies(workload);
+        proxies.retain(|proxy| self.of(workload, *proxy).iter().any(is_busy));
+        proxies
+    }
+
     /// The workloads on which the relay took too much for the run to count, and how much.
     pub fn void(&self) -> Vec<(Workload, f64)> {
         let ratio = |workload| self.ratio(workload, Proxy::Relay, Proxy::Nginx, Kind::Cpu).unwrap_or(0.0);
@@ -110,6 +126,20 @@ mod tests {
         results.add(Workload::C, Proxy::Baton, latency(130.0));
         assert_eq!(results.summary(Workload::C, Proxy::Baton, Kind::P50).unwrap().median, 130.0);
         assert!(!results.is_added(Workload::C, Proxy::Baton, Kind::P50));
+    }
+
+    #[test]
+    fn who_had_no_time_left_is_busy_where_the_work_is_paced() {
+        let rate = Some(50_000.0);
+        let paced = |cpu_us| Figures { rate, asked_rate: rate, ..cpu(cpu_us) };
+        let mut results = Results::default();
+        results.add(Workload::C, Proxy::Nginx, paced(18.9));
+        results.add(Workload::C, Proxy::Relay, paced(10.0));
+        results.add(Workload::C, Proxy::Baton, paced(10.0));
+        results.add(Workload::C, Proxy::Baton, paced(19.0));
+        results.add(Workload::B, Proxy::Nginx, Figures { rate, ..cpu(20.0) });
+        assert_eq!(results.busy(Workload::C), [Proxy::Baton]);
+        assert_eq!(results.busy(Workload::B), []);
     }
 
     #[test]

@@ -147,6 +147,18 @@ pub fn verdicts(results: &Results, asides: &Asides) -> String {
             );
         }
     }
+    for workload in results.workloads() {
+        let busy: Vec<_> = results.busy(workload).into_iter().map(Proxy::name).collect();
+        if !busy.is_empty() {
+            let _ = writeln!(
+                text,
+                "NOTE ({}): no time was left on the core of {}: what a unit costs there is what there was of it, and \
+                 says little. A faster machine, or one with less else to do, shows the difference.",
+                workload.name(),
+                busy.join(", "),
+            );
+        }
+    }
     if cfg!(debug_assertions) {
         text.push_str("VOID: a debug build was measured; run with --release.\n");
     }
