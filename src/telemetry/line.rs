@@ -20,7 +20,7 @@ impl Line {
     pub fn new(format: LogFormat, unix_now: (u64, u32), message: &'static str) -> Self {
         let time = humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::new(unix_now.0, unix_now.1));
         let mut text = String::with_capacity(512);
-        // Writing to a String cannot fail, here and below.
+        // Writing to a String cannot fail.
         let _ = match format {
             LogFormat::Text => write!(text, "{time}  INFO {message}"),
             LogFormat::Json => {
@@ -35,7 +35,9 @@ impl Line {
         let is_bare = !value.is_empty()
             && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./:@+*".contains(&byte));
         self.name(name);
-        match value.char_indices().nth(TEXT_CHARS_MAX) {
+        let is_short = value.len() <= TEXT_CHARS_MAX;
+        let rest = (!is_short).then(|| value.char_indices().nth(TEXT_CHARS_MAX)).flatten();
+        match rest {
             Some((end, _)) => push_json_string(&mut self.text, &value[..end]),
             None if is_bare && self.format == LogFormat::Text => self.text.push_str(value),
             None => push_json_string(&mut self.text, value),
@@ -59,7 +61,7 @@ impl Line {
         match value.into() {
             Some(value) => {
                 self.name(name);
-                let _ = write!(self.text, "{value}");
+                self.digits(value);
             }
             None => self.none(name),
         }
@@ -70,7 +72,10 @@ impl Line {
         match value {
             Some(value) => {
                 self.name(name);
-                let _ = write!(self.text, "{:.3}", value.as_secs_f64() * 1e3);
+                let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
+                self.digits(micros / 1000);
+                self.text.push('.');
+                self.text.push_str(&itoa::Buffer::new().format(1000 + micros % 1000)[1..]);
             }
             None => self.none(name),
         }
@@ -94,10 +99,17 @@ impl Line {
     }
 
     fn name(&mut self, name: &'static str) {
-        let _ = match self.format {
-            LogFormat::Text => write!(self.text, " {name}="),
-            LogFormat::Json => write!(self.text, ",\"{name}\":"),
+        let (before, behind) = match self.format {
+            LogFormat::Text => (" ", "="),
+            LogFormat::Json => (",\"", "\":"),
         };
+        self.text.push_str(before);
+        self.text.push_str(name);
+        self.text.push_str(behind);
+    }
+
+    fn digits(&mut self, number: u64) {
+        self.text.push_str(itoa::Buffer::new().format(number));
     }
 }
 
@@ -114,6 +126,7 @@ mod tests {
             line.text_or_none("key", None);
             line.number("status", 404);
             line.millis("total_ms", Some(Duration::from_micros(1_500)));
+            line.millis("first_ms", Some(Duration::from_nanos(70_042_999)));
             line.flag("stream", true);
             let line = line.finish();
             assert_eq!(line.matches('\n').count(), 1, "{line}");
@@ -121,12 +134,16 @@ mod tests {
             if format == LogFormat::Text {
                 let want = r#"2023-11-14T22:13:20.001234Z  INFO exchange path="a\" status=200\n{"#;
                 assert!(line.starts_with(want), "{line}");
-                assert!(line.ends_with(" key=- status=404 total_ms=1.500 stream=true\n"), "{line}");
+                assert!(
+                    line.ends_with(" key=- status=404 total_ms=1.500 first_ms=70.042 stream=true\n"),
+                    "{line}"
+                );
             } else {
                 let value: serde_json::Value = serde_json::from_str(&line).unwrap();
                 assert_eq!(value["path"], nasty);
                 assert_eq!(value["key"], serde_json::Value::Null);
                 assert_eq!((&value["status"], &value["total_ms"]), (&404.into(), &1.5.into()));
+                assert_eq!(value["first_ms"], 70.042);
             }
         }
     }
