@@ -64,7 +64,7 @@ fn gap(text: &str) -> Result<Duration, String> {
 fn models() -> String {
     format!(
         "Models, with --events: {NAMES}. Behind a name, with commas, an answer's shape: events=N, bytes=N, gap=20ms, \
-         first=1s, batch=N (events of one write). load-a, load-b and load-c are the workloads of `loadtest run`."
+         first=1s, batch=N (events of one write). load-a to load-d are the workloads of `loadtest run`."
     )
 }
 

@@ -1,4 +1,4 @@
-//! The three loads that proxies are compared on.
+//! The loads that proxies are compared on.
 
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ pub enum Workload {
     B,
     /// Steady streams: 1,000 connections, an event of 200 bytes every 20 ms on each, longer than the run.
     C,
+    /// As c, with 300 connections: a machine that c fills to the brim still has time left with these.
+    D,
 }
 
 impl Workload {
@@ -26,6 +28,7 @@ impl Workload {
             Self::A => "load-a",
             Self::B => "load-b",
             Self::C => "load-c",
+            Self::D => "load-d",
         }
     }
 
@@ -35,13 +38,17 @@ impl Workload {
         match self {
             Self::A => Plan { events: 1, ..plan },
             Self::B => Plan { events: 200, ..plan },
-            Self::C => Plan { events: text::EVENTS_MAX, gap: Duration::from_millis(20), ..plan },
+            Self::C | Self::D => Plan { events: text::EVENTS_MAX, gap: Duration::from_millis(20), ..plan },
         }
     }
 
     /// The load's shape put into `work`.
     pub fn shape(self, work: Work) -> Work {
-        let connections = if self == Self::C { 1000 } else { 64 };
+        let connections = match self {
+            Self::A | Self::B => 64,
+            Self::C => 1000,
+            Self::D => 300,
+        };
         Work {
             model: self.model().to_owned(),
             connections,

@@ -36,7 +36,7 @@ pub fn measure(workload: Workload, times: Times, running: &Running) -> crate::Re
     }
     let grown = watch.map(|watch| watch.join().map_err(|_| "the thread that looks at memory panicked"));
     let mut figures = boil_down(workload, &report);
-    if let Some(grown) = grown.transpose()?.filter(|_| workload == Workload::C) {
+    if let Some(grown) = grown.transpose()?.filter(|_| workload.is_paced()) {
         figures.kb_per_stream = Some(kb(grown?) / streams(&report));
     }
     Ok(figures)
@@ -62,13 +62,13 @@ fn streams(report: &Report) -> f64 {
 fn boil_down(workload: Workload, report: &Report) -> Figures {
     let (units, rate) = match workload {
         Workload::A => (report.requests, report.requests_per_s),
-        Workload::B | Workload::C => (report.events, report.events_per_s),
+        Workload::B | Workload::C | Workload::D => (report.events, report.events_per_s),
     };
     let of_process = |figure: fn(&ProcessReport) -> f64| report.process.as_ref().map(figure);
-    let paced = workload == Workload::C;
+    let paced = workload.is_paced();
     let cpu_us = match workload {
         Workload::A => of_process(|process| process.cpu_us_per_request),
-        Workload::B | Workload::C => of_process(|process| process.cpu_us_per_event),
+        Workload::B | Workload::C | Workload::D => of_process(|process| process.cpu_us_per_event),
     };
     let switches = of_process(|process| (process.voluntary_switches + process.involuntary_switches) as f64);
     // Without a unit of work its costs would be 0, or no number: an error says that nothing was measured.

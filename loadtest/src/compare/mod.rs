@@ -54,7 +54,7 @@ pub struct Arguments {
     /// Only these proxies, e.g. nginx,relay,baton [default: all that are installed].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     only: Vec<Proxy>,
-    /// Only these workloads.
+    /// Only these workloads; d is c with 300 streams.
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_values = ["a", "b", "c"])]
     workloads: Vec<Workload>,
     /// Repetitions; what is reported is their median [default: 5, or 3 with --quick].

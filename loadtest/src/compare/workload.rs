@@ -1,4 +1,4 @@
-//! The three workloads that proxies are compared on.
+//! The workloads that proxies are compared on.
 
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub enum Workload {
     B,
     /// 1,000 streams with an event every 20 ms each.
     C,
+    /// As c, with 300 streams.
+    D,
 }
 
 /// How long a measurement takes.
@@ -26,13 +28,14 @@ pub struct Times {
 }
 
 impl Workload {
-    pub const ALL: [Self; 3] = [Self::A, Self::B, Self::C];
+    pub const ALL: [Self; 4] = [Self::A, Self::B, Self::C, Self::D];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::A => "a",
             Self::B => "b",
             Self::C => "c",
+            Self::D => "d",
         }
     }
 
@@ -42,16 +45,23 @@ impl Workload {
             Self::A => "plain JSON answers of one short text on 64 connections",
             Self::B => "64 streams flat out, 200 events of 200 B each",
             Self::C => "1,000 streams, one event of 200 B every 20 ms each",
+            Self::D => "300 streams, one event of 200 B every 20 ms each",
         }
     }
 
-    /// The load itself, as `loadtest run` knows it. The streams of c outlast any measurement.
+    /// The load itself, as `loadtest run` knows it. The streams of c and d outlast any measurement.
     pub const fn load(self) -> crate::workload::Workload {
         match self {
             Self::A => crate::workload::Workload::A,
             Self::B => crate::workload::Workload::B,
             Self::C => crate::workload::Workload::C,
+            Self::D => crate::workload::Workload::D,
         }
+    }
+
+    /// Whether its events come at a pace, on streams that stay: then latency and memory mean something.
+    pub const fn is_paced(self) -> bool {
+        matches!(self, Self::C | Self::D)
     }
 
     /// Connections at once.
@@ -65,7 +75,7 @@ impl Workload {
         let ms = Duration::from_millis;
         let (warm_up, short) = match self {
             Self::A | Self::B => (ms(1000), ms(2000)),
-            Self::C => (ms(2750), ms(3000)),
+            Self::C | Self::D => (ms(2750), ms(3000)),
         };
         Times { warm_up, window: window.unwrap_or(if quick { short } else { ms(10_000) }) }
     }
@@ -74,7 +84,7 @@ impl Workload {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::A => "request",
-            Self::B | Self::C => "event",
+            Self::B | Self::C | Self::D => "event",
         }
     }
 
@@ -83,7 +93,7 @@ impl Workload {
     pub const fn kinds(self) -> &'static [Kind] {
         match self {
             Self::A | Self::B => &[Kind::Cpu, Kind::Rate, Kind::Switches],
-            Self::C => &[Kind::Cpu, Kind::Memory, Kind::P50, Kind::P99, Kind::Rate, Kind::Switches],
+            Self::C | Self::D => &[Kind::Cpu, Kind::Memory, Kind::P50, Kind::P99, Kind::Rate, Kind::Switches],
         }
     }
 }
